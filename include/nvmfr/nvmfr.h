@@ -1,0 +1,720 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file nvmfr.h
+ * NVMe over Fabrics from user space: connect, register buffer, submit, poll.
+ *
+ * Conventions (doc/conventions.md has them at length):
+ * - Functions return 0 or a count, or a negative errno. nvmfr_last_error() then has this thread's
+ *   sentence: what failed, where, why.
+ * - NVMe status never travels in a return value: it arrives in nvmfr_completion.status.
+ * - Every struct that may grow begins with `size`; its _init function sets it and the defaults.
+ * - Counts are 1-based; units are in the name.
+ * - A queue pair and all its calls belong to one thread at a time. Host, controller and buffer calls
+ *   may come from any thread.
+ */
+#ifndef NVMFR_NVMFR_H
+#define NVMFR_NVMFR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+/** Marks an exported symbol. */
+#define NVMFR_API __attribute__((visibility("default")))
+/** Marks a function whose return value must be looked at. */
+#define NVMFR_MUST_CHECK __attribute__((warn_unused_result))
+#else
+#define NVMFR_API
+#define NVMFR_MUST_CHECK
+#endif
+
+/** Who we are: host NQN, host ID, devices, buffers, service thread. */
+struct nvmfr_host;
+/** One association with one controller. */
+struct nvmfr_ctrl;
+/** One I/O queue pair; used by one thread at a time. */
+struct nvmfr_qpair;
+/** Registered memory, good for every controller of its host. */
+struct nvmfr_buffer;
+
+/* ---- library ---------------------------------------------------------------------------------- */
+
+/** Major version, the soversion. */
+#define NVMFR_VERSION_MAJOR 0
+/** Minor version. */
+#define NVMFR_VERSION_MINOR 1
+/** Patch level. */
+#define NVMFR_VERSION_PATCH 0
+
+/**
+ * The version of the library in use: major << 16 | minor << 8 | patch.
+ *
+ * Threads: any.
+ * Returns: the version; compare it with the NVMFR_VERSION_ macros compiled in.
+ */
+NVMFR_API uint32_t nvmfr_version(void);
+
+/**
+ * What this machine offers: RDMA devices, ports, GIDs, NUMA nodes, the memlock limit, and what is
+ * missing and how to get it, as JSON text.
+ *
+ * @param text        receives the text, always terminated when text_bytes > 0
+ * @param text_bytes  room in text
+ *
+ * Threads: any.
+ * Returns: the bytes the whole text needs, its NUL included; more than text_bytes means that it was cut.
+ */
+NVMFR_API int nvmfr_probe(char *text, size_t text_bytes);
+
+/**
+ * An errno in words.
+ *
+ * @param err  a negative (or positive) errno
+ *
+ * Threads: any.
+ * Returns: a constant string, never NULL.
+ */
+NVMFR_API const char *nvmfr_strerror(int err);
+
+/**
+ * An NVMe status in words (NVM Express Base Specification, Completion Queue Entry, Status Field).
+ *
+ * @param status  CQE dword 3 bits 31:17, as in nvmfr_completion.status
+ *
+ * Threads: any.
+ * Returns: a constant string, never NULL.
+ */
+NVMFR_API const char *nvmfr_status_string(uint16_t status);
+
+/**
+ * This thread's last sentence of failure: stage, peer, cause, what to do.
+ *
+ * Threads: any; each thread has its own.
+ * Returns: a string that stays until this thread's next failing call; "" when none failed. Never NULL.
+ */
+NVMFR_API const char *nvmfr_last_error(void);
+
+/* ---- host ------------------------------------------------------------------------------------- */
+
+/** How much the log sink hears. */
+enum nvmfr_log_level {
+	NVMFR_LOG_ERROR = 1, /**< something was lost */
+	NVMFR_LOG_WARN,      /**< odd, and survived */
+	NVMFR_LOG_INFO,      /**< the story: connects, losses, namespaces */
+	NVMFR_LOG_DEBUG      /**< every step */
+};
+
+/** The log sink: called from any thread, never per I/O, never with a lock that it could need. */
+typedef void (*nvmfr_log_fn)(void *arg, enum nvmfr_log_level level, const char *msg);
+
+/** Flags of nvmfr_host_opts. */
+enum nvmfr_host_flags {
+	NVMFR_HOST_MANUAL = 1 /**< no service thread: the application calls nvmfr_host_poll() */
+};
+
+/** Options of a host. */
+struct nvmfr_host_opts {
+	size_t size;         /**< sizeof this struct as the caller was compiled; set by init */
+	const char *hostnqn; /**< NULL: /etc/nvme/hostnqn, else made from the machine id; at most 223 bytes */
+	uint8_t hostid[16];  /**< all zero: /etc/nvme/hostid if the NQN came from there too, else derived from the NQN */
+	uint32_t flags;      /**< enum nvmfr_host_flags */
+	uint32_t log_level;  /**< enum nvmfr_log_level; default NVMFR_LOG_WARN */
+	nvmfr_log_fn log_fn; /**< NULL: silent */
+	void *log_arg;       /**< passed to log_fn */
+};
+
+/**
+ * Fills opts with defaults.
+ *
+ * @param opts  to fill
+ * @param size  sizeof *opts
+ *
+ * Threads: any.
+ */
+NVMFR_API void nvmfr_host_opts_init(struct nvmfr_host_opts *opts, size_t size);
+
+/**
+ * Creates a host and, without NVMFR_HOST_MANUAL, its service thread, which answers for connection
+ * events, keep-alive, timeouts and admin completions of all its controllers.
+ *
+ * @param opts  NULL: defaults
+ * @param out   receives the host, NULL on failure
+ *
+ * Threads: any.
+ * Returns: 0; -EINVAL bad NQN or flags; -E2BIG opts has fields this library does not know; -ENOMEM;
+ * or the errno of a thread or descriptor that could not be had.
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_host_create(const struct nvmfr_host_opts *opts, struct nvmfr_host **out);
+
+/**
+ * With NVMFR_HOST_MANUAL: does what the service thread would do now, without waiting.
+ *
+ * @param host  the host
+ *
+ * Threads: any.
+ * Returns: 0; -EINVAL the host has a service thread; -EOWNERDEAD in a forked child.
+ */
+NVMFR_API int nvmfr_host_poll(struct nvmfr_host *host);
+
+/**
+ * A descriptor that is readable when nvmfr_host_poll() has something to do (epoll, poll, select).
+ *
+ * @param host  the host
+ *
+ * Threads: any.
+ * Returns: the descriptor, owned by the host.
+ */
+NVMFR_API int nvmfr_host_fd(const struct nvmfr_host *host);
+
+/**
+ * When nvmfr_host_poll() is due next even if its descriptor stays silent.
+ *
+ * @param host  the host
+ *
+ * Threads: any.
+ * Returns: milliseconds, -1: no timer runs.
+ */
+NVMFR_API int nvmfr_host_timeout_ms(const struct nvmfr_host *host);
+
+/**
+ * The host NQN in use.
+ *
+ * @param host  the host
+ *
+ * Threads: any.
+ * Returns: a string owned by the host.
+ */
+NVMFR_API const char *nvmfr_host_nqn(const struct nvmfr_host *host);
+
+/**
+ * Ends a host. Its controllers and buffers must be gone: those left are logged, disconnected abruptly
+ * and released.
+ *
+ * @param host  the host, or NULL
+ *
+ * Threads: any, but never concurrently with another call on this host.
+ */
+NVMFR_API void nvmfr_host_destroy(struct nvmfr_host *host);
+
+/* ---- memory ----------------------------------------------------------------------------------- */
+
+/** What the peer may do with a buffer. */
+enum nvmfr_access {
+	NVMFR_ACCESS_SOURCE = 1, /**< namespace writes take data from it */
+	NVMFR_ACCESS_TARGET = 2, /**< namespace reads land in it */
+	NVMFR_ACCESS_BOTH = 3    /**< both */
+};
+
+/**
+ * Registers memory of the caller: any address, size, alignment and page size (malloc, mmap, memfd, huge
+ * pages, a file mapping where the kernel allows pinning). It is split over several memory regions
+ * where a device caps their size. Read-only memory can be a SOURCE.
+ *
+ * @param host       the host
+ * @param addr       first byte
+ * @param len_bytes  1 or more
+ * @param access     enum nvmfr_access, at least one
+ * @param out        receives the buffer, NULL on failure
+ *
+ * The memory stays the caller's and must stay mapped until nvmfr_buffer_release().
+ *
+ * Threads: any.
+ * Returns: 0; -EINVAL bad argument; -EFAULT a page is not mapped or not accessible as asked; -ENOMEM
+ * memory or the memlock limit; -EOPNOTSUPP memory that cannot be pinned; the sentence says which.
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_buffer_register(struct nvmfr_host *host, void *addr, size_t len_bytes,
+						     uint32_t access, struct nvmfr_buffer **out);
+
+/**
+ * Registers memory that a dma-buf stands for (a GPU's, say). The CPU never touches it: no in-capsule data.
+ *
+ * @param host          the host
+ * @param fd            the dma-buf; duplicated, stays the caller's
+ * @param offset_bytes  first byte in the dma-buf, any alignment
+ * @param len_bytes     1 or more
+ * @param access        enum nvmfr_access
+ * @param out           receives the buffer, NULL on failure
+ *
+ * Threads: any.
+ * Returns: 0; -EINVAL; -EBADF; -EOPNOTSUPP a device or its driver has no dma-buf registration; -ENOMEM.
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_buffer_register_dmabuf(struct nvmfr_host *host, int fd,
+							    uint64_t offset_bytes, size_t len_bytes,
+							    uint32_t access, struct nvmfr_buffer **out);
+
+/**
+ * Allocates page-locked, zeroed memory, on huge pages if there are any, and registers it for both directions.
+ *
+ * @param host       the host
+ * @param len_bytes  1 or more
+ * @param numa_node  a node; -1: the node of the host's first open device, else the caller's
+ * @param out        receives the buffer, NULL on failure
+ *
+ * Threads: any.
+ * Returns: as nvmfr_buffer_register().
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_buffer_alloc(struct nvmfr_host *host, size_t len_bytes, int numa_node,
+						  struct nvmfr_buffer **out);
+
+/**
+ * The first byte of a buffer.
+ *
+ * @param buf  the buffer
+ *
+ * Threads: any.
+ * Returns: its address; NULL for a dma-buf.
+ */
+NVMFR_API void *nvmfr_buffer_addr(const struct nvmfr_buffer *buf);
+
+/**
+ * The length of a buffer.
+ *
+ * @param buf  the buffer
+ *
+ * Threads: any.
+ * Returns: bytes.
+ */
+NVMFR_API size_t nvmfr_buffer_size(const struct nvmfr_buffer *buf);
+
+/**
+ * Ends a registration and, for nvmfr_buffer_alloc(), the memory.
+ *
+ * @param buf  the buffer, or NULL
+ *
+ * Threads: any.
+ * Returns: 0; -EBUSY a command in flight still names it, and it stays as it is.
+ */
+NVMFR_API int nvmfr_buffer_release(struct nvmfr_buffer *buf);
+
+/* ---- controller ------------------------------------------------------------------------------- */
+
+/**
+ * Options of an association.
+ *
+ * The target is a URI:
+ * - `nvmf+rdma://ADDRESS[:PORT]/SUBNQN`, the address a name, IPv4, or IPv6 in brackets (with %scope);
+ *   port 4420 when none is given;
+ * - `nvmf+soft:///PATH?block=4096`: a file through the embedded target; `nvmf+soft:?size=64M`: RAM;
+ *   `nvmf+soft://NAME[/SUBNQN]`: a target made with nvmfr_soft_target_create().
+ *
+ * Or traddr, trsvcid and subnqn for RDMA.
+ */
+struct nvmfr_ctrl_opts {
+	size_t size;                 /**< sizeof this struct; set by init */
+	const char *uri;             /**< the target, or NULL and the next three */
+	const char *traddr;          /**< address or name */
+	const char *trsvcid;         /**< port; NULL: 4420 */
+	const char *subnqn;          /**< NQN of the subsystem, at most 223 bytes */
+	const char *host_traddr;     /**< local address to come from; NULL: routing chooses */
+	uint32_t kato_ms;            /**< keep-alive timeout; 0: no keep-alive (a dead peer is then noticed late) */
+	uint32_t connect_timeout_ms; /**< bound on the whole connect sequence */
+	uint32_t admin_timeout_ms;   /**< bound on one admin command */
+	uint16_t num_io_queues;      /**< wanted; nvmfr_ctrl_info has what was granted */
+	uint16_t admin_depth;        /**< admin commands in flight */
+	uint8_t tos;                 /**< RDMA type of service; 0: as routed */
+	uint8_t ack_timeout;         /**< RDMA ack timeout, 4.096 us * 2^n; 0: the device's default */
+	uint8_t retry_count;         /**< RDMA transport retries, 0 to 7 */
+	uint8_t rnr_retry_count;     /**< RDMA receiver-not-ready retries, 0 to 7; 7: for ever */
+	uint8_t reserved[8];         /**< zero */
+};
+
+/** States of a controller or a queue pair. */
+enum nvmfr_state {
+	NVMFR_STATE_CONNECTING = 1, /**< not usable yet */
+	NVMFR_STATE_LIVE,           /**< usable */
+	NVMFR_STATE_LOST            /**< failed or lost for good; the error says why */
+};
+
+/** What is known of a controller. Zero where it does not tell. */
+struct nvmfr_ctrl_info {
+	size_t size;                  /**< sizeof this struct, set by the caller */
+	uint16_t cntlid;              /**< controller ID, from Connect */
+	uint16_t num_io_queues;       /**< granted */
+	uint16_t max_queue_depth;     /**< most commands in flight on an I/O queue pair */
+	uint16_t max_sgl_descriptors; /**< most SGL descriptors in a command */
+	uint32_t max_xfer_bytes;      /**< one command's limit; a longer I/O is carried by several */
+	uint32_t max_icd_bytes;       /**< write data that can travel in the command capsule */
+	uint32_t ns_count;            /**< active namespaces */
+	uint32_t kato_ms;             /**< keep-alive timeout in use, 0: none */
+	uint32_t version;             /**< the controller's VS: major << 16 | minor << 8 | tertiary */
+	uint16_t vid;                 /**< PCI vendor ID */
+	uint16_t oncs;                /**< optional NVM commands, Identify Controller ONCS */
+	uint8_t mdts;                 /**< Identify Controller MDTS as it came */
+	uint8_t reserved[3];          /**< zero */
+	char serial[21];              /**< terminated, blanks stripped */
+	char model[41];               /**< terminated, blanks stripped */
+	char firmware[9];             /**< terminated, blanks stripped */
+	char device[65];              /**< the local RDMA device, or "soft" */
+	char subnqn[224];             /**< NQN of the subsystem connected to */
+};
+
+/** What is known of a namespace. */
+struct nvmfr_ns_info {
+	size_t size;              /**< sizeof this struct, set by the caller */
+	uint64_t capacity_blocks; /**< Identify Namespace NSZE */
+	uint32_t nsid;            /**< namespace ID */
+	uint32_t block_bytes;     /**< data bytes of a logical block */
+	uint32_t metadata_bytes;  /**< metadata bytes of a logical block */
+	uint8_t read_only;        /**< 1: write protected */
+	uint8_t reserved[3];      /**< zero */
+	uint8_t nguid[16];        /**< zero: none */
+	uint8_t uuid[16];         /**< zero: none */
+	uint8_t eui64[8];         /**< zero: none */
+};
+
+/**
+ * Fills opts with defaults: keep-alive 10 s, connect within 30 s, an admin command within 10 s, 128 I/O
+ * queues, 32 admin commands, both RDMA retry counts 7.
+ *
+ * @param opts  to fill
+ * @param size  sizeof *opts
+ *
+ * Threads: any.
+ */
+NVMFR_API void nvmfr_ctrl_opts_init(struct nvmfr_ctrl_opts *opts, size_t size);
+
+/**
+ * Starts an association and returns without waiting; nvmfr_ctrl_wait() tells how it ended.
+ *
+ * @param host  the host
+ * @param opts  the target; strings are copied
+ * @param out   receives the controller, NULL on failure
+ *
+ * Threads: any.
+ * Returns: 0; -EINVAL or -E2BIG bad options, with no effect; -ENOENT a soft target's name or file;
+ * -ENODEV no RDMA device; -ENOMEM.
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_connect(struct nvmfr_host *host, const struct nvmfr_ctrl_opts *opts,
+					     struct nvmfr_ctrl **out);
+
+/**
+ * Waits until a controller is live or lost. With NVMFR_HOST_MANUAL it drives the host meanwhile.
+ *
+ * @param ctrl        the controller
+ * @param timeout_ms  -1: as long as the connect's own bound
+ *
+ * Threads: any.
+ * Returns: 0 live; -ETIMEDOUT still connecting; else what ended it: -EHOSTUNREACH, -ECONNREFUSED,
+ * -EACCES this host is not allowed, -ENOENT no such subsystem, -EPROTO the peer broke the rules,
+ * -ETIMEDOUT, -ENOTCONN lost later.
+ */
+NVMFR_API int nvmfr_ctrl_wait(struct nvmfr_ctrl *ctrl, int timeout_ms);
+
+/**
+ * The state of a controller.
+ *
+ * @param ctrl  the controller
+ *
+ * Threads: any.
+ * Returns: enum nvmfr_state.
+ */
+NVMFR_API int nvmfr_ctrl_state(const struct nvmfr_ctrl *ctrl);
+
+/**
+ * What is known of a controller.
+ *
+ * @param ctrl  the controller
+ * @param info  with size set; filled as far as it goes
+ *
+ * Threads: any.
+ * Returns: 0; -EAGAIN still connecting; -EINVAL.
+ */
+NVMFR_API int nvmfr_ctrl_info(const struct nvmfr_ctrl *ctrl, struct nvmfr_ctrl_info *info);
+
+/**
+ * The next active namespace.
+ *
+ * @param ctrl        the controller
+ * @param after_nsid  0: the first
+ *
+ * Threads: any.
+ * Returns: a namespace ID, 0: no more.
+ */
+NVMFR_API uint32_t nvmfr_ns_next(const struct nvmfr_ctrl *ctrl, uint32_t after_nsid);
+
+/**
+ * What is known of a namespace.
+ *
+ * @param ctrl  the controller
+ * @param nsid  the namespace
+ * @param info  with size set; filled as far as it goes
+ *
+ * Threads: any.
+ * Returns: 0; -ENOENT not active here; -EINVAL.
+ */
+NVMFR_API int nvmfr_ns_info(const struct nvmfr_ctrl *ctrl, uint32_t nsid, struct nvmfr_ns_info *info);
+
+/**
+ * Ends an association: orderly (shutdown notification) within the time, abruptly after it. Frees the controller.
+ *
+ * @param ctrl        the controller, or NULL
+ * @param timeout_ms  bound on the orderly part; 0: abrupt
+ *
+ * Threads: any, but no other call on this controller may run.
+ * Returns: 0; -EBUSY queue pairs exist, and nothing happened.
+ */
+NVMFR_API int nvmfr_disconnect(struct nvmfr_ctrl *ctrl, int timeout_ms);
+
+/* ---- queue pair ------------------------------------------------------------------------------- */
+
+/** Options of a queue pair. */
+struct nvmfr_qpair_opts {
+	size_t size;              /**< sizeof this struct; set by init */
+	uint16_t depth;           /**< commands in flight wanted, 1 to 4095; the controller may grant fewer */
+	uint16_t max_descriptors; /**< SGL descriptors a vectored command may use, 1 to 16; the controller may allow fewer */
+	uint32_t io_timeout_ms;   /**< a command unanswered for so long ends the association; 0: never */
+	uint64_t qpair_data;      /**< comes back in each completion */
+	uint32_t flags;           /**< zero */
+	uint32_t reserved;        /**< zero */
+};
+
+/** What is known of a queue pair. */
+struct nvmfr_qpair_info {
+	size_t size;        /**< sizeof this struct, set by the caller */
+	uint16_t qid;       /**< queue ID */
+	uint16_t depth;     /**< commands in flight, granted */
+	uint16_t state;     /**< enum nvmfr_state */
+	uint16_t in_flight; /**< commands not completed yet */
+	uint64_t commands;  /**< commands completed; an I/O carried by several counts each */
+	uint64_t bounced_bytes; /**< bytes this library copied with the CPU: 0 unless an unaligned helper did */
+};
+
+/**
+ * Fills opts with defaults: depth 128, 4 descriptors, 30 s timeout.
+ *
+ * @param opts  to fill
+ * @param size  sizeof *opts
+ *
+ * Threads: any.
+ */
+NVMFR_API void nvmfr_qpair_opts_init(struct nvmfr_qpair_opts *opts, size_t size);
+
+/**
+ * Starts a queue pair and returns without waiting; nvmfr_qpair_wait() tells how it ended.
+ *
+ * @param ctrl  a live controller
+ * @param opts  NULL: defaults
+ * @param out   receives the queue pair, NULL on failure
+ *
+ * Threads: any; from then on it belongs to one thread at a time.
+ * Returns: 0; -EINVAL; -E2BIG; -ENOTCONN the controller is not live; -ENOSPC all granted queues are in use; -ENOMEM.
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_qpair_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts *opts,
+						  struct nvmfr_qpair **out);
+
+/**
+ * Waits until a queue pair is live or lost. With NVMFR_HOST_MANUAL it drives the host meanwhile.
+ *
+ * @param qp          the queue pair
+ * @param timeout_ms  -1: as long as the connect's own bound
+ *
+ * Threads: the owner.
+ * Returns: 0 live; -ETIMEDOUT still connecting; else what ended it.
+ */
+NVMFR_API int nvmfr_qpair_wait(struct nvmfr_qpair *qp, int timeout_ms);
+
+/**
+ * What is known of a queue pair.
+ *
+ * @param qp    the queue pair
+ * @param info  with size set; filled as far as it goes
+ *
+ * Threads: the owner.
+ * Returns: 0; -EINVAL.
+ */
+NVMFR_API int nvmfr_qpair_info(struct nvmfr_qpair *qp, struct nvmfr_qpair_info *info);
+
+/**
+ * A descriptor to sleep on after nvmfr_qpair_arm() answered 0: readable at the next completion or when
+ * the service has something to say. Level triggered; made at the first call.
+ *
+ * @param qp  the queue pair
+ *
+ * Threads: the owner.
+ * Returns: the descriptor, owned by the queue pair; -errno.
+ */
+NVMFR_API int nvmfr_qpair_fd(struct nvmfr_qpair *qp);
+
+/**
+ * Asks for a wake-up at the next completion. Poll until 0, arm, and only if it answers 0 sleep on the descriptor.
+ *
+ * @param qp  the queue pair
+ *
+ * Threads: the owner.
+ * Returns: 0 sleep; 1 poll again first; -errno.
+ */
+NVMFR_API int nvmfr_qpair_arm(struct nvmfr_qpair *qp);
+
+/**
+ * Ends a queue pair. Commands in flight get no completion; when it returns no peer can touch their memory any more.
+ *
+ * @param qp  the queue pair, or NULL
+ *
+ * Threads: the owner.
+ */
+NVMFR_API void nvmfr_qpair_destroy(struct nvmfr_qpair *qp);
+
+/* ---- I/O -------------------------------------------------------------------------------------- */
+
+/** What an I/O does (NVM Command Set Specification, opcodes). */
+enum nvmfr_op {
+	NVMFR_OP_FLUSH = 0,       /**< make writes that completed durable */
+	NVMFR_OP_WRITE = 1,       /**< buffer to namespace */
+	NVMFR_OP_READ = 2,        /**< namespace to buffer */
+	NVMFR_OP_WRITE_ZEROES = 8 /**< zero a range, without data; where ONCS has it */
+};
+
+/** Flags of an I/O. */
+enum nvmfr_io_flags {
+	NVMFR_IO_FUA = 1, /**< force unit access: durable at completion, past any volatile cache */
+	NVMFR_IO_VEC = 2  /**< iov and niov instead of buf and offset_bytes */
+};
+
+/** One piece of a vectored I/O. */
+struct nvmfr_iov {
+	struct nvmfr_buffer *buf; /**< registered memory */
+	uint64_t offset_bytes;    /**< into buf */
+	uint64_t len_bytes;       /**< 1 or more */
+};
+
+/**
+ * One I/O, 64 bytes. An array of them is submitted at once.
+ *
+ * A vectored I/O's iov array must stay as it is until the completion; the lengths must add up to
+ * nblocks. Where blocks straddle more pieces than a command can carry descriptors it is refused.
+ */
+struct nvmfr_io {
+	uint8_t op;        /**< enum nvmfr_op */
+	uint8_t reserved0; /**< zero */
+	uint16_t flags;    /**< enum nvmfr_io_flags */
+	uint32_t nsid;     /**< namespace */
+	uint64_t lba;      /**< first logical block */
+	uint64_t nblocks;  /**< 1 or more, no maximum; 0 for flush */
+	union {
+		struct nvmfr_buffer *buf;    /**< registered memory; NULL where no data moves */
+		const struct nvmfr_iov *iov; /**< with NVMFR_IO_VEC */
+	};
+	union {
+		uint64_t offset_bytes; /**< into buf */
+		uint64_t niov;         /**< with NVMFR_IO_VEC: pieces, 1 or more */
+	};
+	uint64_t user_data;    /**< comes back in the completion */
+	uint64_t reserved1[2]; /**< zero */
+};
+
+/** One completion, 32 bytes. */
+struct nvmfr_completion {
+	uint64_t user_data;  /**< the I/O's */
+	uint64_t qpair_data; /**< the queue pair's */
+	int32_t result;      /**< 0; -EREMOTEIO see status; -ECONNABORTED lost with the connection, outcome unknown; -ETIMEDOUT */
+	uint16_t status;     /**< NVMe status, CQE dword 3 bits 31:17; 0 when the failure was local */
+	uint16_t flags;      /**< zero */
+	uint64_t cqe_result; /**< CQE dwords 0 and 1 in host byte order; 0 when synthesized or split */
+};
+
+/**
+ * Submits a read: nblocks from lba on to buf + offset_bytes.
+ *
+ * @param qp            the queue pair
+ * @param nsid          namespace
+ * @param lba           first block
+ * @param nblocks       1 or more, no maximum
+ * @param buf           registered with NVMFR_ACCESS_TARGET
+ * @param offset_bytes  any alignment
+ * @param user_data     comes back in the completion
+ *
+ * Threads: the owner.
+ * Returns: 0 accepted, one completion will come; -EAGAIN no room, poll first; -EINVAL or -ERANGE a bad
+ * argument, nothing was sent; -ENOENT no such namespace; -ENOTCONN lost; -EOWNERDEAD in a forked child.
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_read(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks,
+					  struct nvmfr_buffer *buf, uint64_t offset_bytes, uint64_t user_data);
+
+/**
+ * Submits a write: nblocks from buf + offset_bytes to lba on. The bytes must not change before the completion.
+ *
+ * @param qp            the queue pair
+ * @param nsid          namespace
+ * @param lba           first block
+ * @param nblocks       1 or more, no maximum
+ * @param buf           registered with NVMFR_ACCESS_SOURCE
+ * @param offset_bytes  any alignment
+ * @param user_data     comes back in the completion
+ *
+ * Threads: the owner.
+ * Returns: as nvmfr_read().
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_write(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks,
+					   struct nvmfr_buffer *buf, uint64_t offset_bytes, uint64_t user_data);
+
+/**
+ * Submits n I/Os in order with one doorbell.
+ *
+ * @param qp   the queue pair
+ * @param ios  n of them; read only, free again on return
+ * @param n    1 or more
+ *
+ * Threads: the owner.
+ * Returns: how many were taken (fewer when room runs out or the next one is bad: submit the rest again
+ * to learn why); an error only if none was, as nvmfr_read().
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, unsigned int n);
+
+/**
+ * Collects completions, without waiting.
+ *
+ * @param qp   the queue pair
+ * @param out  room for max
+ * @param max  1 or more
+ *
+ * Threads: the owner.
+ * Returns: how many; 0: none is there; -ENOTCONN lost, and every accepted I/O has been completed;
+ * -EINVAL; -EOWNERDEAD in a forked child.
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_poll(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max);
+
+/**
+ * Collects completions: polls a little, then sleeps until min are there or the time is over. With
+ * NVMFR_HOST_MANUAL it drives the host meanwhile.
+ *
+ * @param qp          the queue pair
+ * @param out         room for max
+ * @param min         1 to max
+ * @param max         1 or more
+ * @param timeout_ms  -1: no bound of its own
+ *
+ * Threads: the owner.
+ * Returns: how many, fewer than min when the time is over; errors as nvmfr_poll().
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_wait(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int min,
+					  unsigned int max, int timeout_ms);
+
+/**
+ * Reads any byte range and waits for it: whole blocks straight to their place, the unaligned head and
+ * tail through a scratch buffer (nvmfr_qpair_info.bounced_bytes counts what was copied). For programs
+ * that need a few odd bytes; the fast path is nvmfr_read().
+ *
+ * @param qp               the queue pair, with no I/O in flight
+ * @param nsid             namespace
+ * @param offset_bytes     first byte of the namespace
+ * @param buf              registered with NVMFR_ACCESS_TARGET, not a dma-buf
+ * @param buf_offset_bytes first byte in buf
+ * @param len_bytes        0 or more
+ * @param timeout_ms       -1: no bound but io_timeout_ms
+ *
+ * Threads: the owner.
+ * Returns: 0; -EBUSY I/O is in flight; -EREMOTEIO the controller refused (the sentence has its status);
+ * -ETIMEDOUT the read is still going on, and so its completion will come from nvmfr_poll(); else as nvmfr_read().
+ */
+NVMFR_API int nvmfr_pread(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t offset_bytes, struct nvmfr_buffer *buf,
+			  uint64_t buf_offset_bytes, uint64_t len_bytes, int timeout_ms);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

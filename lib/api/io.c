@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The data path's entry points: a look at the pointers, then one call down. */
+#include <errno.h>
+#include <limits.h>
+
+#include <nvmfr/nvmfr.h>
+
+#include "base/err.h"
+#include "queue/qpair.h"
+
+static __attribute__((noinline, cold)) int bad(const char *what)
+{
+	return nvmfr__fail(-EINVAL, "%s", what);
+}
+
+int nvmfr_read(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks, struct nvmfr_buffer *buf,
+	       uint64_t offset_bytes, uint64_t user_data)
+{
+	if (unlikely(!qp))
+		return bad("qp is NULL");
+	return nvmfr__qpair_read(qp, nsid, lba, nblocks, buf, offset_bytes, user_data);
+}
+
+int nvmfr_write(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks, struct nvmfr_buffer *buf,
+		uint64_t offset_bytes, uint64_t user_data)
+{
+	if (unlikely(!qp))
+		return bad("qp is NULL");
+	return nvmfr__qpair_write(qp, nsid, lba, nblocks, buf, offset_bytes, user_data);
+}
+
+int nvmfr_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, unsigned int n)
+{
+	if (unlikely(!qp || !ios || n - 1 >= INT_MAX))
+		return bad("qp or ios is NULL, or n is 0 or too large");
+	return nvmfr__qpair_submit(qp, ios, n);
+}
+
+int nvmfr_poll(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max)
+{
+	if (unlikely(!qp || !out || max - 1 >= INT_MAX))
+		return bad("qp or out is NULL, or max is 0 or too large");
+	return nvmfr__qpair_poll(qp, out, max);
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <string.h>
+
+#include <nvmfr/nvmfr.h>
+
+#include "api/check.h"
+#include "base/opts.h"
+#include "ctrl/ctrl.h"
+
+void nvmfr_qpair_opts_init(struct nvmfr_qpair_opts *opts, size_t size)
+{
+	struct nvmfr_qpair_opts defaults = {
+		.size = sizeof(defaults), .depth = 128, .max_descriptors = 4, .io_timeout_ms = 30000,
+	};
+
+	nvmfr__opts_init(opts, size, &defaults, sizeof(defaults));
+}
+
+int nvmfr_qpair_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts *given, struct nvmfr_qpair **out)
+{
+	struct nvmfr_qpair_opts opts;
+	int err = ctrl && out ? check_host(ctrl->host) : nvmfr__fail(-EINVAL, "%s is NULL", ctrl ? "out" : "ctrl");
+
+	if (err)
+		return err;
+	*out = NULL;
+	nvmfr_qpair_opts_init(&opts, sizeof(opts));
+	err = given ? nvmfr__opts_import(&opts, sizeof(opts), given, given->size) : 0;
+	if (err)
+		return nvmfr__fail_wrap(err, "nvmfr_qpair_opts");
+	pthread_mutex_lock(&ctrl->host->lock);
+	err = nvmfr__ioqueue_create(ctrl, &opts, out);
+	pthread_mutex_unlock(&ctrl->host->lock);
+	if (!err)
+		nvmfr__service_wake(ctrl->host);
+	return err;
+}
+
+static int check_qpair(struct nvmfr_qpair *qp)
+{
+	if (!qp)
+		return nvmfr__fail(-EINVAL, "qp is NULL");
+	return nvmfr__qpair_forked(qp) ? nvmfr__qpair_state_error(qp) : 0;
+}
+
+int nvmfr_qpair_wait(struct nvmfr_qpair *qp, int timeout_ms)
+{
+	struct nvmfr_host *host;
+	uint64_t deadline;
+	int err = check_qpair(qp);
+
+	if (err)
+		return err;
+	host = qpair_host(qp);
+	pthread_mutex_lock(&host->lock);
+	deadline = timeout_ms < 0 ? UINT64_MAX : nvmfr__clock_now_ns(&host->clock) + MS_NS(timeout_ms);
+	while (qp->link.state == LINK_CONNECTING && nvmfr__service_wait(host, deadline))
+		;
+	pthread_mutex_unlock(&host->lock);
+	nvmfr__qpair_adopt(qp);
+	if (qp->state == LINK_LIVE)
+		return 0;
+	if (qp->state == LINK_CONNECTING)
+		return nvmfr__fail(-ETIMEDOUT, "queue %u: still connecting", qp->qid);
+	nvmfr__err_set(qp->sentence);
+	return qp->err;
+}
+
+static uint16_t public_state(const struct nvmfr_qpair *qp)
+{
+	if (qp->state == LINK_CONNECTING)
+		return NVMFR_STATE_CONNECTING;
+	return qp->state == LINK_LIVE && !qp->broken ? NVMFR_STATE_LIVE : NVMFR_STATE_LOST;
+}
+
+int nvmfr_qpair_info(struct nvmfr_qpair *qp, struct nvmfr_qpair_info *info)
+{
+	struct nvmfr_qpair_info full = { .size = sizeof(full) };
+	int err = check_qpair(qp);
+
+	if (!err)
+		err = check_info(info, info ? info->size : 0, "nvmfr_qpair_info");
+	if (err)
+		return err;
+	if (!likely_live(qp))
+		nvmfr__qpair_adopt(qp);
+	full.qid = qp->qid;
+	full.depth = (uint16_t)qp->depth;
+	full.state = public_state(qp);
+	full.in_flight = (uint16_t)(qp->depth - free_slots(qp));
+	full.commands = qp->commands;
+	full.bounced_bytes = qp->bounced_bytes;
+	nvmfr__opts_export(info, info->size, &full, sizeof(full));
+	return 0;
+}
+
+int nvmfr_qpair_fd(struct nvmfr_qpair *qp)
+{
+	int err = check_qpair(qp);
+
+	return err ? err : nvmfr__qpair_fd(qp);
+}
+
+int nvmfr_qpair_arm(struct nvmfr_qpair *qp)
+{
+	return qp ? nvmfr__qpair_arm(qp) : nvmfr__fail(-EINVAL, "qp is NULL");
+}
+
+void nvmfr_qpair_destroy(struct nvmfr_qpair *qp)
+{
+	struct nvmfr_buffer *scratch = qp ? qp->scratch : NULL;
+
+	if (qp)
+		nvmfr__ioqueue_destroy(qp);
+	(void)nvmfr_buffer_release(scratch);
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "ctrl/ctrl.h"
+#include "wire/admin.h"
+#include "wire/logpage.h"
+#include "wire/status.h"
+
+int nvmfr__admin_open(struct nvmfr_ctrl *ctrl, struct fab_ep *ep)
+{
+	struct nvmfr_qpair *qp = nvmfr__qpair_new(0);
+	int err;
+
+	if (!qp)
+		return nvmfr__fail(-ENOMEM, "no memory for the admin queue");
+	ctrl->admin = qp;
+	qp->host = ctrl->host;
+	qp->word = ctrl->host->alive;
+	qp->adopted = 1;
+	qp->tick = &ctrl->host->tick;
+	err = nvmfr__qpair_attach(qp, ep, ctrl->opts.admin_depth);
+	if (!err && !ctrl->page)
+		ctrl->page = aligned_alloc(CTRL_PAGE_BYTES, 2 * CTRL_PAGE_BYTES);
+	if (!err && !ctrl->page)
+		err = nvmfr__fail(-ENOMEM, "no memory for admin data");
+	if (!err) {
+		memset(ctrl->page, 0, 2 * CTRL_PAGE_BYTES);
+		err = ctrl->ops->mr_reg(ep->dev, ctrl->page, 2 * CTRL_PAGE_BYTES, FAB_ACCESS_SOURCE | FAB_ACCESS_TARGET,
+					&ctrl->page_mr);
+		ctrl->page_registered = !err;
+	}
+	return err ? err : nvmfr__host_watch(ctrl->host, ctrl->ops->ep_fd(ep));
+}
+
+void nvmfr__admin_close(struct nvmfr_ctrl *ctrl)
+{
+	if (ctrl->ep && ctrl->admin)
+		nvmfr__host_unwatch(ctrl->host, ctrl->ops->ep_fd(ctrl->ep));
+	if (ctrl->page_registered) {
+		struct fab_dev *dev = ctrl->ep->dev;
+
+		/* First nobody can write there any more, then the key goes. */
+		ctrl->ops->ep_stop(ctrl->ep);
+		ctrl->ops->mr_dereg(dev, &ctrl->page_mr);
+	}
+	ctrl->page_registered = false;
+	if (ctrl->ep)
+		ctrl->ops->ep_destroy(ctrl->ep);
+	ctrl->ep = NULL;
+	nvmfr__qpair_free(ctrl->admin);
+	ctrl->admin = NULL;
+	ctrl->keep_alive_ns = UINT64_MAX;
+	ctrl->keep_alive_deadline_ns = 0;
+	ctrl->aers = 0;
+}
+
+/* ---- keep-alive --------------------------------------------------------------------------------------- */
+
+void nvmfr__admin_start_keep_alive(struct nvmfr_ctrl *ctrl)
+{
+	/* Twice per KATO: one may get lost on the way to a target that counts from the last one it saw. */
+	if (ctrl->kato_ms)
+		ctrl->keep_alive_ns = ctrl_now(ctrl) + MS_NS(ctrl->kato_ms) / 2;
+}
+
+static void send_keep_alive(struct nvmfr_ctrl *ctrl, uint64_t now)
+{
+	struct nvme_sqe sqe;
+
+	nvme_sqe_keep_alive(&sqe);
+	if (nvmfr__qpair_post_raw(ctrl->admin, &sqe, TAG_KEEP_ALIVE))
+		return;
+	ctrl->keep_alive_ns = now + MS_NS(ctrl->kato_ms) / 2;
+	ctrl->keep_alive_deadline_ns = now + MS_NS(ctrl->kato_ms);
+}
+
+static uint64_t keep_alive_pass(struct nvmfr_ctrl *ctrl, uint64_t now)
+{
+	if (ctrl->keep_alive_deadline_ns && now >= ctrl->keep_alive_deadline_ns) {
+		nvmfr__ctrl_lose(ctrl, -ETIMEDOUT, "%s: no answer to a Keep Alive for %u ms", ctrl->target.subnqn,
+				 ctrl->kato_ms);
+		return UINT64_MAX;
+	}
+	if (ctrl->keep_alive_deadline_ns)
+		return ctrl->keep_alive_deadline_ns;
+	if (now >= ctrl->keep_alive_ns)
+		send_keep_alive(ctrl, now);
+	return ctrl->keep_alive_deadline_ns ? ctrl->keep_alive_deadline_ns : ctrl->keep_alive_ns;
+}
+
+static void keep_alive_answered(struct nvmfr_ctrl *ctrl, const struct nvmfr_completion *cpl)
+{
+	ctrl->keep_alive_deadline_ns = 0;
+	if (cpl->result)
+		nvmfr__ctrl_lose(ctrl, -ECONNABORTED, "%s: Keep Alive was refused with status 0x%04x, %s",
+				 ctrl->target.subnqn, cpl->status, nvme_status_name(cpl->status));
+}
+
+/* ---- asynchronous events ------------------------------------------------------------------------------ */
+
+void nvmfr__admin_arm_aers(struct nvmfr_ctrl *ctrl)
+{
+	unsigned int wanted = nvmfr__min_u32(ctrl->id.aerl + 1u, CTRL_MAX_AERS);
+	struct nvme_sqe sqe;
+
+	nvme_sqe_async_event(&sqe);
+	while (ctrl->aers < wanted && nvmfr__qpair_post_raw(ctrl->admin, &sqe, TAG_AER) == 0)
+		ctrl->aers++;
+}
+
+static void aer_answered(struct nvmfr_ctrl *ctrl, const struct nvmfr_completion *cpl)
+{
+	struct aer_result event = nvme_parse_aer(cpl->cqe_result);
+
+	ctrl->aers--;
+	if (cpl->result) {
+		/* A controller that takes fewer than it says: those which are out stay. */
+		nvmfr__log(&ctrl->host->log, NVMFR_LOG_WARN, "%s: asynchronous event request refused: %s",
+			   ctrl->target.subnqn, nvme_status_name(cpl->status));
+		return;
+	}
+	nvmfr__log(&ctrl->host->log, NVMFR_LOG_INFO,
+		   "%s: asynchronous event, type %u, information 0x%02x, log page 0x%02x", ctrl->target.subnqn,
+		   event.type, event.info, event.lid);
+	nvmfr__admin_arm_aers(ctrl);
+}
+
+/* ---- completions --------------------------------------------------------------------------------------- */
+
+static void dispatch(struct nvmfr_ctrl *ctrl, const struct nvmfr_completion *cpl)
+{
+	if (cpl->user_data == TAG_STEP)
+		nvmfr__sequence_answer(ctrl, cpl);
+	else if (cpl->user_data == TAG_KEEP_ALIVE)
+		keep_alive_answered(ctrl, cpl);
+	else
+		aer_answered(ctrl, cpl);
+}
+
+/* Whether something may be there still. */
+static bool take_completions(struct nvmfr_ctrl *ctrl)
+{
+	struct nvmfr_completion cpls[8];
+	int n = nvmfr__qpair_poll(ctrl->admin, cpls, ARRAY_SIZE(cpls));
+
+	for (int i = 0; i < n && ctrl->admin; i++)
+		dispatch(ctrl, &cpls[i]);
+	if (ctrl->admin && ctrl->admin->broken)
+		nvmfr__ctrl_lose(ctrl, ctrl->admin->err, "%s: admin queue: %s", ctrl->target.subnqn,
+				 ctrl->admin->sentence);
+	return ctrl->admin && n > 0;
+}
+
+uint64_t nvmfr__admin_pass(struct nvmfr_ctrl *ctrl)
+{
+	uint64_t due = UINT64_MAX;
+
+	if (!ctrl->admin)
+		return due;
+	while (take_completions(ctrl))
+		;
+	if (ctrl->admin)
+		due = keep_alive_pass(ctrl, ctrl_now(ctrl));
+	if (!ctrl->admin)
+		return due;
+	due = nvmfr__min_u64(due, ctrl->ops->ep_due_ns(ctrl->ep));
+	return nvmfr__qpair_arm(ctrl->admin) ? 0 : due;
+}

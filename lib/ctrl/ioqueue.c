@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * I/O queues between creation and the hand-over to their owner, and after the owner's last word.
+ *
+ * The service connects a queue in a nvmfr_qpair of its own (boot); the owner moves it in when it sees
+ * the news. So nothing of the owner's is touched while it may already be polling.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "ctrl/ctrl.h"
+#include "wire/cm.h"
+
+static uint32_t ms_to_ticks(uint32_t ms)
+{
+	return ms ? (ms + HOST_TICK_MS - 1) / HOST_TICK_MS : 0;
+}
+
+static uint16_t free_qid(const struct nvmfr_ctrl *ctrl)
+{
+	for (uint32_t qid = 1; qid <= ctrl->granted; qid++) {
+		const struct entry *entry = ctrl->entries;
+
+		while (entry && entry->qid != qid)
+			entry = entry->next;
+		if (!entry)
+			return (uint16_t)qid;
+	}
+	return 0;
+}
+
+static int check_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts *opts)
+{
+	if (ctrl->state == NVMFR_STATE_LOST) {
+		nvmfr__err_set(ctrl->sentence);
+		return -ENOTCONN;
+	}
+	if (ctrl->state != NVMFR_STATE_LIVE)
+		return nvmfr__fail(-ENOTCONN, "the controller is still connecting: nvmfr_ctrl_wait() first");
+	if (opts->depth == 0 || opts->depth > NVME_MAX_DEPTH)
+		return nvmfr__fail(-EINVAL, "depth %u is not from 1 to %d", opts->depth, NVME_MAX_DEPTH);
+	if (opts->max_descriptors == 0 || opts->max_descriptors > FAB_MAX_DESCRIPTORS)
+		return nvmfr__fail(-EINVAL, "max_descriptors %u is not from 1 to %d", opts->max_descriptors,
+				   FAB_MAX_DESCRIPTORS);
+	if (opts->flags || opts->reserved)
+		return nvmfr__fail(-EINVAL, "flags and reserved of nvmfr_qpair_opts must be zero");
+	if (ctrl_is_discovery(ctrl))
+		return nvmfr__fail(-EOPNOTSUPP, "a discovery controller has no I/O queues");
+	return 0;
+}
+
+static void init_qpair(struct nvmfr_qpair *qp, struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts *opts)
+{
+	struct nvmfr_host *host = ctrl->host;
+
+	qp->host = host;
+	qp->tick = &host->tick;
+	qp->qpair_data = opts->qpair_data;
+	qp->max_descriptors = opts->max_descriptors;
+	qp->timeout_ticks = ms_to_ticks(opts->io_timeout_ms);
+	qp->link.lock = &host->lock;
+	qp->link.tick = &host->tick;
+	qp->link.service_fd = host->wake_fd;
+	qp->link.limits = ctrl->limits;
+	qp->link.ns = nvmfr__ns_table_get(ctrl->ns);
+	atomic_init(&qp->link.wake_tick, 0);
+}
+
+int nvmfr__ioqueue_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts *opts, struct nvmfr_qpair **out)
+{
+	int err = check_create(ctrl, opts);
+	struct entry *entry;
+	struct nvmfr_qpair *qp;
+	uint16_t qid = err ? 0 : free_qid(ctrl);
+
+	if (err)
+		return err;
+	if (!qid)
+		return nvmfr__fail(-ENOSPC, "all %u I/O queues that the controller granted are in use", ctrl->granted);
+	entry = calloc(1, sizeof(*entry));
+	qp = nvmfr__qpair_new(qid);
+	if (!entry || !qp)
+		goto no_memory;
+	qp->word = nvmfr__wipe_get(&ctrl->host->wipe_pages);
+	if (!qp->word)
+		goto no_memory;
+	init_qpair(qp, ctrl, opts);
+	qp->link.word = (_Atomic uint32_t *)qp->word;
+	qp->adopted = 1;
+	qp->link.entry = entry;
+	*entry = (struct entry){
+		.next = ctrl->entries, .ctrl = ctrl, .qp = qp, .phase = ENTRY_WAITING, .qid = qid,
+		.depth = (uint16_t)nvme_clamp_depth(opts->depth, nvme_cap_mqes(ctrl->cap), ctrl->id.maxcmd),
+		.max_descriptors = (uint16_t)nvmfr__min_u32(opts->max_descriptors, ctrl->limits.max_descriptors),
+		.deadline_ns = ctrl_now(ctrl) + MS_NS(ctrl->opts.connect_timeout_ms),
+	};
+	ctrl->entries = entry;
+	*out = qp;
+	return 0;
+no_memory:
+	free(entry);
+	nvmfr__qpair_free(qp);
+	return nvmfr__fail(-ENOMEM, "no memory for a queue pair");
+}
+
+/* ---- connecting ------------------------------------------------------------------------------------------- */
+
+static void drop_boot(struct entry *entry)
+{
+	struct nvmfr_ctrl *ctrl = entry->ctrl;
+
+	if (entry->boot)
+		nvmfr__host_unwatch(ctrl->host, ctrl->ops->ep_fd(entry->ep));
+	if (entry->ep)
+		ctrl->ops->ep_destroy(entry->ep);
+	entry->ep = NULL;
+	nvmfr__qpair_free(entry->boot);
+	entry->boot = NULL;
+}
+
+/* This queue is over; its sentence is the present one. */
+static void lose(struct entry *entry, int err)
+{
+	struct qpair_link *link = &entry->qp->link;
+
+	if (entry->phase == ENTRY_LOST)
+		return;
+	link->err = err;
+	snprintf(link->sentence, sizeof(link->sentence), "%.*s", (int)sizeof(link->sentence) - 1, nvmfr__err_get());
+	if (entry->phase == ENTRY_LIVE) {
+		entry->ctrl->ops->ep_disconnect(link->ep);
+		link->state = LINK_LOST;
+	} else {
+		drop_boot(entry);
+		link->state = LINK_CLOSED;
+	}
+	entry->phase = ENTRY_LOST;
+	nvmfr__link_publish(link);
+	pthread_cond_broadcast(&entry->ctrl->host->changed);
+}
+
+void nvmfr__ioqueue_lose_all(struct nvmfr_ctrl *ctrl)
+{
+	for (struct entry *entry = ctrl->entries; entry; entry = entry->next) {
+		nvmfr__err_set(ctrl->sentence);
+		lose(entry, ctrl->err);
+	}
+}
+
+static void start(struct entry *entry)
+{
+	int err = nvmfr__attempt_start(entry->ctrl, entry->qid, entry->depth, entry->max_descriptors, entry, &entry->ep);
+
+	entry->phase = ENTRY_FABRIC;
+	if (err) {
+		nvmfr__fail_wrap(err, "queue %u", entry->qid);
+		lose(entry, err);
+	}
+}
+
+static int send_connect(struct entry *entry)
+{
+	struct nvmfr_ctrl *ctrl = entry->ctrl;
+	struct nvme_sqe sqe;
+
+	nvme_sqe_connect(&sqe, entry->qid, entry->depth, 0, 0);
+	sqe.dptr = nvme_sgl_keyed((uintptr_t)ctrl->page + CTRL_PAGE_BYTES, sizeof(struct nvme_connect_data),
+				  ctrl->page_mr.rkey);
+	return nvmfr__qpair_post_raw(entry->boot, &sqe, TAG_STEP);
+}
+
+static void connected(struct entry *entry)
+{
+	struct nvmfr_ctrl *ctrl = entry->ctrl;
+	struct nvmfr_qpair *boot = nvmfr__qpair_new(entry->qid);
+	int err = boot ? 0 : nvmfr__fail(-ENOMEM, "queue %u: no memory", entry->qid);
+
+	if (boot) {
+		boot->word = ctrl->host->alive;
+		boot->adopted = 1;
+		boot->tick = &ctrl->host->tick;
+		err = nvmfr__qpair_attach(boot, entry->ep, entry->depth);
+	}
+	if (!err)
+		err = nvmfr__host_watch(ctrl->host, ctrl->ops->ep_fd(entry->ep));
+	if (err) {
+		nvmfr__qpair_free(boot);
+		lose(entry, err);
+		return;
+	}
+	entry->boot = boot;
+	entry->phase = ENTRY_CONNECT;
+	err = send_connect(entry);
+	if (err)
+		lose(entry, nvmfr__fail(err, "queue %u: Connect could not be sent", entry->qid));
+}
+
+static void fabric_failed(struct entry *entry, const struct fab_event *ev)
+{
+	struct nvmfr_ctrl *ctrl = entry->ctrl;
+	bool smaller = nvme_cm_status_retry_smaller(ev->reject_status) && entry->depth > 1;
+	struct fab_event again = *ev;
+
+	again.retryable = ev->retryable || smaller;
+	ctrl->ops->ep_destroy(entry->ep);
+	entry->ep = NULL;
+	if (nvmfr__attempt_again(ctrl, &entry->attempt, &again, entry->deadline_ns)) {
+		if (smaller)
+			entry->depth /= 2;
+		entry->phase = ENTRY_WAITING;
+		return;
+	}
+	lose(entry, nvmfr__fail(ev->err, "queue %u: %s", entry->qid, ev->text));
+}
+
+void nvmfr__ioqueue_event(struct entry *entry, const struct fab_event *ev)
+{
+	if (ev->type == FAB_EV_CONNECTED && entry->phase == ENTRY_FABRIC)
+		connected(entry);
+	else if (ev->type == FAB_EV_FAILED && entry->phase == ENTRY_FABRIC)
+		fabric_failed(entry, ev);
+	else if (ev->type == FAB_EV_DISCONNECTED || ev->type == FAB_EV_DEVICE_GONE) {
+		if (entry->phase == ENTRY_LIVE)
+			nvmfr__ctrl_lose(entry->ctrl, ev->err ? ev->err : -ECONNABORTED, "%s: queue %u: %s",
+					 entry->ctrl->target.subnqn, entry->qid, ev->text);
+		else
+			lose(entry, nvmfr__fail(-ECONNABORTED, "queue %u: %s", entry->qid, ev->text));
+	}
+}
+
+static void hand_over(struct entry *entry)
+{
+	struct qpair_link *link = &entry->qp->link;
+
+	nvmfr__host_unwatch(entry->ctrl->host, entry->ctrl->ops->ep_fd(entry->ep));
+	link->ep = entry->ep;
+	link->boot = entry->boot;
+	link->state = LINK_LIVE;
+	entry->ep = NULL;
+	entry->boot = NULL;
+	entry->phase = ENTRY_LIVE;
+	nvmfr__link_publish(link);
+	pthread_cond_broadcast(&entry->ctrl->host->changed);
+}
+
+static uint64_t connect_pass(struct entry *entry)
+{
+	struct nvmfr_ctrl *ctrl = entry->ctrl;
+	struct nvmfr_completion cpl;
+	int n = nvmfr__qpair_poll(entry->boot, &cpl, 1);
+
+	if (n == 1 && cpl.result == 0) {
+		hand_over(entry);
+		return UINT64_MAX;
+	}
+	if (n == 1 && cpl.result == -EREMOTEIO)
+		lose(entry, nvmfr__connect_refused(ctrl, entry->qid, cpl.status));
+	else if (n < 0 || entry->boot->broken)
+		lose(entry, nvmfr__fail(-ECONNABORTED, "queue %u: %s", entry->qid, entry->boot->sentence));
+	if (entry->phase != ENTRY_CONNECT)
+		return UINT64_MAX;
+	if (nvmfr__qpair_arm(entry->boot))
+		return 0;
+	return nvmfr__min_u64(entry->deadline_ns, ctrl->ops->ep_due_ns(entry->ep));
+}
+
+/* ---- in service ------------------------------------------------------------------------------------------- */
+
+/* What the owner of a live queue has told, and a sleeper whose time is over. */
+static void live_pass(struct entry *entry)
+{
+	struct qpair_link *link = &entry->qp->link;
+	uint32_t wake = atomic_load_explicit(&link->wake_tick, memory_order_relaxed);
+	uint32_t now = atomic_load_explicit(&entry->ctrl->host->tick, memory_order_relaxed);
+
+	if (link->fault && entry->phase == ENTRY_LIVE) {
+		nvmfr__ctrl_lose(entry->ctrl, link->fault, "%s: %s", entry->ctrl->target.subnqn, link->fault_text);
+		return;
+	}
+	if (wake && (int32_t)(now - wake) >= 0) {
+		atomic_store_explicit(&link->wake_tick, 0, memory_order_relaxed);
+		nvmfr__link_publish(link);
+	}
+}
+
+static void lost_pass(struct entry *entry)
+{
+	struct qpair_link *link = &entry->qp->link;
+
+	if (link->state != LINK_CLOSED || !link->ep)
+		return;
+	entry->ctrl->ops->ep_destroy(link->ep);
+	link->ep = NULL;
+}
+
+static unsigned int connecting_count(const struct nvmfr_ctrl *ctrl)
+{
+	unsigned int n = 0;
+
+	for (const struct entry *entry = ctrl->entries; entry; entry = entry->next)
+		n += entry->phase == ENTRY_FABRIC || entry->phase == ENTRY_CONNECT;
+	return n;
+}
+
+static uint64_t waiting_pass(struct entry *entry, uint64_t now)
+{
+	if (now < entry->attempt.retry_ns)
+		return entry->attempt.retry_ns;
+	if (connecting_count(entry->ctrl) >= CTRL_PARALLEL_QUEUES)
+		return entry->deadline_ns;
+	start(entry);
+	return 0;
+}
+
+static uint64_t entry_pass(struct entry *entry)
+{
+	uint64_t now = ctrl_now(entry->ctrl);
+
+	if (entry->phase < ENTRY_LIVE && now >= entry->deadline_ns)
+		lose(entry, nvmfr__fail(-ETIMEDOUT, "queue %u: %s: timed out (connect_timeout_ms)", entry->qid,
+					entry->phase == ENTRY_CONNECT ? "Fabrics Connect" : "RDMA connection"));
+	switch (entry->phase) {
+	case ENTRY_WAITING:
+		return waiting_pass(entry, now);
+	case ENTRY_FABRIC:
+		return entry->deadline_ns;
+	case ENTRY_CONNECT:
+		return connect_pass(entry);
+	case ENTRY_LIVE:
+		live_pass(entry);
+		return UINT64_MAX;
+	default:
+		lost_pass(entry);
+		return UINT64_MAX;
+	}
+}
+
+uint64_t nvmfr__ioqueue_pass(struct nvmfr_ctrl *ctrl)
+{
+	uint64_t due = UINT64_MAX;
+
+	for (struct entry *entry = ctrl->entries; entry; entry = entry->next)
+		due = nvmfr__min_u64(due, entry_pass(entry));
+	return due;
+}
+
+/* ---- the owner's last word -------------------------------------------------------------------------------- */
+
+static void unlink_entry(struct entry *entry)
+{
+	struct entry **at = &entry->ctrl->entries;
+
+	while (*at != entry)
+		at = &(*at)->next;
+	*at = entry->next;
+}
+
+void nvmfr__ioqueue_destroy(struct nvmfr_qpair *qp)
+{
+	struct entry *entry = qp->link.entry;
+	struct nvmfr_ctrl *ctrl = entry->ctrl;
+	struct nvmfr_host *host = ctrl->host;
+
+	if (nvmfr__qpair_forked(qp)) {
+		nvmfr__qpair_free(qp);
+		return;
+	}
+	pthread_mutex_lock(&host->lock);
+	unlink_entry(entry);
+	drop_boot(entry);
+	if (qp->link.ep)
+		ctrl->ops->ep_destroy(qp->link.ep);
+	nvmfr__wipe_put(host->wipe_pages, qp->link.word);
+	pthread_mutex_unlock(&host->lock);
+	nvmfr__service_wake(host);
+	nvmfr__qpair_free(qp);
+	free(entry);
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "ctrl/nsscan.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "wire/admin.h"
+#include "wire/status.h"
+
+int nvmfr__send_identify(struct nvmfr_ctrl *ctrl, uint8_t cns, uint32_t nsid)
+{
+	struct nvme_sqe sqe;
+
+	/* A target that answers well and sends nothing leaves zeroes, not the last page. */
+	memset(ctrl->page, 0, CTRL_PAGE_BYTES);
+	nvme_sqe_identify(&sqe, cns, nsid, 0);
+	sqe.dptr = nvme_sgl_keyed((uintptr_t)ctrl->page, CTRL_PAGE_BYTES, ctrl->page_mr.rkey);
+	return nvmfr__sequence_send(ctrl, &sqe);
+}
+
+void nvmfr__ns_scan_end(struct nvmfr_ctrl *ctrl)
+{
+	free(ctrl->nsids);
+	ctrl->nsids = NULL;
+	ctrl->nsid_count = 0;
+	ctrl->nsid_at = 0;
+	nvmfr__ns_table_put(ctrl->ns_next);
+	ctrl->ns_next = NULL;
+}
+
+/* ---- the list: pages of 1,024, memory only for what is active ----------------------------------------------- */
+
+int nvmfr__start_ns_list(struct nvmfr_ctrl *ctrl)
+{
+	uint32_t after = ctrl->nsid_count ? ctrl->nsids[ctrl->nsid_count - 1] : 0;
+
+	if (ctrl_is_discovery(ctrl))
+		return STEP_NEXT;
+	return nvmfr__send_identify(ctrl, NVME_CNS_ACTIVE_LIST, after);
+}
+
+static int begin_table(struct nvmfr_ctrl *ctrl)
+{
+	ctrl->nsid_at = 0;
+	ctrl->ns_next = nvmfr__ns_table_new(ctrl->nsid_count);
+	if (!ctrl->ns_next)
+		return nvmfr__fail(-ENOMEM, "no memory for %u namespaces", ctrl->nsid_count);
+	ctrl->ns_next->count = 0;            /* room for all, counts those that are good */
+	return STEP_NEXT;
+}
+
+int nvmfr__answer_ns_list(struct nvmfr_ctrl *ctrl, uint64_t result)
+{
+	uint32_t after = ctrl->nsid_count ? ctrl->nsids[ctrl->nsid_count - 1] : 0;
+	size_t room = ctrl->nsid_count + NVME_ACTIVE_LIST_ENTRIES;
+	uint32_t *more = realloc(ctrl->nsids, room * sizeof(*more));
+	int n;
+
+	(void)result;
+	if (!more)
+		return nvmfr__fail(-ENOMEM, "no memory for a list of %zu namespaces", room);
+	ctrl->nsids = more;
+	n = nvme_parse_active_list(ctrl->data, after, more + ctrl->nsid_count, NVME_ACTIVE_LIST_ENTRIES);
+	if (n < 0)
+		return n;
+	ctrl->nsid_count += (uint32_t)n;
+	if (ctrl->nsid_count > CTRL_MAX_NAMESPACES)
+		return nvmfr__fail(-EPROTO, "more than %u active namespaces", (unsigned int)CTRL_MAX_NAMESPACES);
+	return n == NVME_ACTIVE_LIST_ENTRIES ? STEP_AGAIN : begin_table(ctrl);
+}
+
+/* ---- each namespace ----------------------------------------------------------------------------------------- */
+
+int nvmfr__start_ns(struct nvmfr_ctrl *ctrl)
+{
+	if (ctrl->nsid_at >= ctrl->nsid_count) {
+		ctrl->nsid_at = 0;
+		return STEP_NEXT;
+	}
+	return nvmfr__send_identify(ctrl, NVME_CNS_NS, ctrl->nsids[ctrl->nsid_at]);
+}
+
+static const char *refusal(const struct ns_data *data)
+{
+	if (data->ms && data->extended)
+		return "its blocks carry metadata behind the data (extended LBA), which this version does not transfer";
+	if (data->pi_type)
+		return "it is formatted with protection information, which this version does not make";
+	return NULL;
+}
+
+static struct ns_entry *next_entry(struct nvmfr_ctrl *ctrl)
+{
+	return &ctrl->ns_next->entries[ctrl->ns_next->count++];
+}
+
+int nvmfr__answer_ns(struct nvmfr_ctrl *ctrl, uint64_t result)
+{
+	uint32_t nsid = ctrl->nsids[ctrl->nsid_at++];
+	struct ns_data data;
+	struct ns_entry *entry;
+	int err = nvme_parse_ns(ctrl->data, &data);
+
+	(void)result;
+	if (err) {
+		/* One bad namespace is no reason to lose the others. */
+		nvmfr__log(&ctrl->host->log, err == -ENOENT ? NVMFR_LOG_INFO : NVMFR_LOG_WARN,
+			   "%s: namespace %u is left out: %s", ctrl->target.subnqn, nsid, nvmfr__err_get());
+		return STEP_AGAIN;
+	}
+	entry = next_entry(ctrl);
+	*entry = (struct ns_entry){
+		.blocks = data.nsze, .nsid = nsid, .shift = data.lba_shift, .metadata_bytes = data.ms,
+		.write_protected = data.write_protected, .refusal = refusal(&data),
+	};
+	memcpy(entry->nguid, data.nguid, sizeof(entry->nguid));
+	memcpy(entry->eui64, data.eui64, sizeof(entry->eui64));
+	return STEP_AGAIN;
+}
+
+int nvmfr__refused_ns(struct nvmfr_ctrl *ctrl, uint16_t status)
+{
+	nvmfr__log(&ctrl->host->log, NVMFR_LOG_WARN, "%s: namespace %u is left out: Identify was refused, %s",
+		   ctrl->target.subnqn, ctrl->nsids[ctrl->nsid_at++], nvme_status_name(status));
+	return STEP_AGAIN;
+}
+
+/* ---- descriptors: a UUID is found nowhere else; NVMe 1.3 and later ------------------------------------------- */
+
+int nvmfr__start_ns_descs(struct nvmfr_ctrl *ctrl)
+{
+	if (!ctrl->ns_next || ctrl->nsid_at >= ctrl->ns_next->count || ctrl->vs < 0x10300)
+		return STEP_NEXT;
+	return nvmfr__send_identify(ctrl, NVME_CNS_NS_DESCS, ctrl->ns_next->entries[ctrl->nsid_at].nsid);
+}
+
+int nvmfr__answer_ns_descs(struct nvmfr_ctrl *ctrl, uint64_t result)
+{
+	struct ns_entry *entry = &ctrl->ns_next->entries[ctrl->nsid_at++];
+	struct ns_ids ids;
+
+	(void)result;
+	if (nvme_parse_ns_descs(ctrl->data, CTRL_PAGE_BYTES, &ids))
+		return STEP_AGAIN;
+	if (ids.has_uuid)
+		memcpy(entry->uuid, ids.uuid, sizeof(entry->uuid));
+	if (ids.has_nguid)
+		memcpy(entry->nguid, ids.nguid, sizeof(entry->nguid));
+	if (ids.has_eui64)
+		memcpy(entry->eui64, ids.eui64, sizeof(entry->eui64));
+	if (ids.has_csi && ids.csi)
+		entry->refusal = "its command set is not the NVM command set";
+	return STEP_AGAIN;
+}
+
+int nvmfr__refused_ns_descs(struct nvmfr_ctrl *ctrl, uint16_t status)
+{
+	nvmfr__log(&ctrl->host->log, NVMFR_LOG_INFO, "%s: namespace %u has no descriptors: %s", ctrl->target.subnqn,
+		   ctrl->ns_next->entries[ctrl->nsid_at++].nsid, nvme_status_name(status));
+	return STEP_AGAIN;
+}
+
+int nvmfr__publish_ns(struct nvmfr_ctrl *ctrl)
+{
+	struct ns_table *old = ctrl->ns;
+
+	if (!ctrl->ns_next)
+		return STEP_NEXT;
+	ctrl->ns = ctrl->ns_next;
+	ctrl->ns_next = NULL;
+	nvmfr__ns_table_put(old);
+	nvmfr__ns_scan_end(ctrl);
+	return STEP_NEXT;
+}

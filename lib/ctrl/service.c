@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "ctrl/ctrl.h"
+#include "ctrl/host.h"
+
+/* ---- descriptors --------------------------------------------------------------------------------------------- */
+
+int nvmfr__host_watch(struct nvmfr_host *host, int fd)
+{
+	struct epoll_event ev = { .events = EPOLLIN, .data.fd = fd };
+
+	if (epoll_ctl(host->epoll_fd, EPOLL_CTL_ADD, fd, &ev))
+		return nvmfr__fail(-errno, "a descriptor cannot be watched: %s", nvmfr__strerror(errno));
+	return 0;
+}
+
+void nvmfr__host_unwatch(struct nvmfr_host *host, int fd)
+{
+	epoll_ctl(host->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+}
+
+void nvmfr__service_wake(struct nvmfr_host *host)
+{
+	uint64_t one = 1;
+
+	/* Full means that it is readable already. */
+	if (write(host->wake_fd, &one, sizeof(one)) < 0)
+		return;
+}
+
+int nvmfr__host_fab(struct nvmfr_host *host, bool soft, const struct fab_ops **ops, struct fab **fab)
+{
+	struct fab **place = soft ? &host->soft : &host->verbs;
+	int err = 0;
+
+	*ops = soft ? &nvmfr__fab_soft : &nvmfr__fab_verbs;
+	if (!*place) {
+		err = (*ops)->open(&host->fab, place);
+		if (!err)
+			err = nvmfr__host_watch(host, (*ops)->fd(*place));
+	}
+	*fab = *place;
+	return err;
+}
+
+/* ---- one pass ------------------------------------------------------------------------------------------------ */
+
+static uint64_t events_pass(struct nvmfr_host *host, const struct fab_ops *ops, struct fab *fab)
+{
+	struct fab_event ev;
+	unsigned int i;
+
+	if (!fab)
+		return UINT64_MAX;
+	for (i = 0; i < 256 && ops->next_event(fab, &ev) == 1; i++)
+		nvmfr__ctrl_event(host, &ev);
+	return i == 256 ? 0 : ops->due_ns(fab);
+}
+
+/* Coarse time moves while a queue exists that may need it. */
+static uint64_t tick_pass(struct nvmfr_host *host)
+{
+	uint64_t now = nvmfr__clock_now_ns(&host->clock), passed = (now - host->tick_ns) / MS_NS(HOST_TICK_MS);
+	bool needed = false;
+
+	if (passed) {
+		uint32_t next = atomic_load_explicit(&host->tick, memory_order_relaxed) + (uint32_t)passed;
+
+		atomic_store_explicit(&host->tick, next ? next : 1, memory_order_relaxed);
+		host->tick_ns += passed * MS_NS(HOST_TICK_MS);
+	}
+	for (const struct nvmfr_ctrl *ctrl = host->ctrls; ctrl && !needed; ctrl = ctrl->next)
+		for (const struct entry *entry = ctrl->entries; entry; entry = entry->next)
+			needed |= entry->qp->timeout_ticks != 0 && entry->phase == ENTRY_LIVE;
+	return needed ? host->tick_ns + MS_NS(HOST_TICK_MS) : UINT64_MAX;
+}
+
+void nvmfr__service_pass(struct nvmfr_host *host)
+{
+	uint64_t due = UINT64_MAX, count;
+
+	if (read(host->wake_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
+		nvmfr__log(&host->log, NVMFR_LOG_ERROR, "the service's eventfd: %s", nvmfr__strerror(errno));
+	due = nvmfr__min_u64(due, events_pass(host, &nvmfr__fab_verbs, host->verbs));
+	due = nvmfr__min_u64(due, events_pass(host, &nvmfr__fab_soft, host->soft));
+	due = nvmfr__min_u64(due, tick_pass(host));
+	for (struct nvmfr_ctrl *ctrl = host->ctrls; ctrl; ctrl = ctrl->next)
+		due = nvmfr__min_u64(due, nvmfr__ctrl_pass(ctrl));
+	host->due_ns = due;
+}
+
+/* ---- the thread ---------------------------------------------------------------------------------------------- */
+
+static int timeout_ms(const struct nvmfr_host *host)
+{
+	uint64_t now = nvmfr__clock_now_ns(&host->clock), ms;
+
+	if (host->due_ns == UINT64_MAX)
+		return -1;
+	if (host->due_ns <= now)
+		return 0;
+	ms = (host->due_ns - now + MS_NS(1) - 1) / MS_NS(1);
+	return (int)nvmfr__min_u64(ms, 60000);
+}
+
+static void *service_main(void *arg)
+{
+	struct nvmfr_host *host = arg;
+	struct epoll_event evs[16];
+
+	pthread_setname_np(pthread_self(), "nvmfr-service");
+	pthread_mutex_lock(&host->lock);
+	while (!host->stopping) {
+		int wait;
+
+		nvmfr__service_pass(host);
+		wait = timeout_ms(host);
+		pthread_mutex_unlock(&host->lock);
+		if (wait)
+			(void)epoll_wait(host->epoll_fd, evs, ARRAY_SIZE(evs), wait);
+		pthread_mutex_lock(&host->lock);
+	}
+	pthread_mutex_unlock(&host->lock);
+	return NULL;
+}
+
+static int start_thread(struct nvmfr_host *host)
+{
+	sigset_t all, old;
+	int err;
+
+	/* The application's signals are its own threads' business. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = pthread_create(&host->thread, NULL, service_main, host);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return err ? nvmfr__fail(-err, "the service thread cannot be started: %s", nvmfr__strerror(err)) : 0;
+}
+
+int nvmfr__service_open(struct nvmfr_host *host)
+{
+	host->due_ns = UINT64_MAX;
+	host->tick_ns = nvmfr__clock_now_ns(&host->clock);
+	atomic_init(&host->tick, 1);
+	host->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	host->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (host->wake_fd < 0 || host->epoll_fd < 0)
+		return nvmfr__fail(-errno, "no descriptor for the service: %s", nvmfr__strerror(errno));
+	if (nvmfr__host_watch(host, host->wake_fd))
+		return -errno;
+	return host->manual ? 0 : start_thread(host);
+}
+
+void nvmfr__service_close(struct nvmfr_host *host)
+{
+	if (!host->manual && host->thread) {
+		pthread_mutex_lock(&host->lock);
+		host->stopping = true;
+		pthread_mutex_unlock(&host->lock);
+		nvmfr__service_wake(host);
+		pthread_join(host->thread, NULL);
+	}
+	if (host->wake_fd >= 0)
+		close(host->wake_fd);
+	if (host->epoll_fd >= 0)
+		close(host->epoll_fd);
+}
+
+/* ---- waiting for it ------------------------------------------------------------------------------------------ */
+
+/* A manual host: a pass, then sleep until its next or the deadline. In virtual time that is now. */
+static void drive(struct nvmfr_host *host, uint64_t deadline_ns)
+{
+	struct epoll_event evs[16];
+	uint64_t now, next;
+	int wait;
+
+	nvmfr__service_pass(host);
+	now = nvmfr__clock_now_ns(&host->clock);
+	next = nvmfr__min_u64(host->due_ns, deadline_ns);
+	if (next <= now)
+		return;
+	if (nvmfr__clock_is_virtual(&host->clock)) {
+		if (epoll_wait(host->epoll_fd, evs, ARRAY_SIZE(evs), 0) <= 0)
+			nvmfr__clock_advance_ns(&host->clock, next - now);
+		return;
+	}
+	wait = next == UINT64_MAX ? 1000 : (int)nvmfr__min_u64((next - now + MS_NS(1) - 1) / MS_NS(1), 1000);
+	pthread_mutex_unlock(&host->lock);
+	(void)epoll_wait(host->epoll_fd, evs, ARRAY_SIZE(evs), wait);
+	pthread_mutex_lock(&host->lock);
+}
+
+bool nvmfr__service_wait(struct nvmfr_host *host, uint64_t deadline_ns)
+{
+	struct timespec until;
+	uint64_t now = nvmfr__clock_now_ns(&host->clock);
+
+	if (now >= deadline_ns)
+		return false;
+	if (host->manual) {
+		drive(host, deadline_ns);
+		return true;
+	}
+	now = nvmfr__min_u64(deadline_ns, now + MS_NS(3600000));
+	until = (struct timespec){ .tv_sec = (time_t)(now / MS_NS(1000)), .tv_nsec = (long)(now % MS_NS(1000)) };
+	pthread_cond_timedwait(&host->changed, &host->lock, &until);
+	return true;
+}
+
+/* ---- buffers ------------------------------------------------------------------------------------------------- */
+
+int nvmfr__host_attach_buffers(struct nvmfr_host *host, struct fab_dev *dev)
+{
+	struct nvmfr_buffer *buf;
+	int result = 0;
+
+	/* Someone registers, perhaps hundreds of GB: keep-alives must not wait for that. */
+	if (pthread_mutex_trylock(&host->buffers_lock))
+		return -EAGAIN;
+	for (buf = host->buffers; buf; buf = buf->next)
+		if (!buf->keys[dev->index].count)
+			break;
+	if (buf)
+		result = nvmfr__buffer_attach(buf, dev);
+	pthread_mutex_unlock(&host->buffers_lock);
+	return result < 0 ? result : buf ? 1 : 0;
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Buffers and their memory regions on each device. */
+#include "fabric/buffer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "fabric/pages.h"
+
+/* Some devices fail at 2 GiB without saying so in max_mr_bytes: then pieces of half of it are tried. */
+#define BIG_PIECE_BYTES (UINT64_C(2) << 30)
+#define SAFE_PIECE_BYTES (UINT64_C(1) << 30)
+
+/* ---- attach ----------------------------------------------------------------------------------- */
+
+static uint64_t piece_bytes(const struct nvmfr_buffer *buf, unsigned int dev, uint32_t k)
+{
+	uint64_t left = buf->len - k * buf->stride[dev];
+
+	return nvmfr__min_u64(left, buf->stride[dev] + FAB_SEAM_BYTES);
+}
+
+static int reg_piece(struct nvmfr_buffer *buf, struct fab_dev *dev, uint32_t k)
+{
+	uint64_t start = k * buf->stride[dev->index], bytes = piece_bytes(buf, dev->index, k);
+	struct fab_mr *mr = &buf->mrs[dev->index][k];
+
+	if (buf->flags & BUFFER_DMABUF)
+		return dev->ops->mr_reg_dmabuf(dev, buf->dmabuf_fd, buf->dmabuf_offset + start, bytes,
+					       buf->addr + start, buf->access, mr);
+	/* registration does not write through it: a SOURCE may be const memory */
+	return dev->ops->mr_reg(dev, (void *)((uintptr_t)buf->host + start), bytes, buf->access, mr);
+}
+
+static void drop_mrs(struct nvmfr_buffer *buf, struct fab_dev *dev)
+{
+	for (uint32_t k = 0; k < buf->keys[dev->index].count; k++)
+		dev->ops->mr_dereg(dev, &buf->mrs[dev->index][k]);
+	free(buf->mrs[dev->index]);
+	buf->mrs[dev->index] = NULL;
+	buf->stride[dev->index] = 0;
+	buf->keys[dev->index] = (struct buffer_key){ 0 };
+}
+
+/* max_bytes: of one MR. A stride of whole pages keeps dma-buf offsets and addresses alike in theirs. */
+static int reg_pieces(struct nvmfr_buffer *buf, struct fab_dev *dev, uint64_t max_bytes)
+{
+	unsigned int i = dev->index;
+	uint64_t count = 1;
+	int err;
+
+	buf->stride[i] = buf->len;
+	if (buf->len > max_bytes) {
+		buf->stride[i] = (max_bytes - FAB_SEAM_BYTES) / PAGE_BYTES * PAGE_BYTES;
+		count = (buf->len - FAB_SEAM_BYTES + buf->stride[i] - 1) / buf->stride[i];
+	}
+	buf->mrs[i] = calloc(count, sizeof(*buf->mrs[i]));
+	if (!buf->mrs[i])
+		return nvmfr__fail(-ENOMEM, "no memory for %llu memory regions", (unsigned long long)count);
+	for (uint32_t k = 0; k < count; k++) {
+		err = reg_piece(buf, dev, k);
+		if (err) {
+			drop_mrs(buf, dev);
+			return err;
+		}
+		buf->keys[i].count = k + 1;
+	}
+	return 0;
+}
+
+static bool smaller_may_do(const struct nvmfr_buffer *buf, uint64_t max_bytes, int err)
+{
+	return (err == -EINVAL || err == -ENOMEM) && nvmfr__min_u64(buf->len, max_bytes) >= BIG_PIECE_BYTES &&
+	       buf->len <= nvmfr__pages_lock_limit();
+}
+
+/* The backend said what the errno may mean; of host memory we know more. */
+static int explain(const struct nvmfr_buffer *buf, const struct fab_dev *dev, int err)
+{
+	struct pages_map map;
+
+	if (!(buf->flags & BUFFER_DMABUF) && err != -ENOMEM &&
+	    nvmfr__pages_find((uintptr_t)buf->host, &map) && map.path[0] == '/') {
+		if (map.shared && buf->access & FAB_ACCESS_TARGET)
+			return nvmfr__fail(err, "device %s: buffer %p is a shared mapping of %s: this kernel does"
+					   " not let a device write to files of that file system; copy, or use"
+					   " memory, memfd or a private mapping", dev->name, buf->host, map.path);
+		return nvmfr__fail_wrap(err, "buffer %p, a mapping of %s", buf->host, map.path);
+	}
+	return nvmfr__fail_wrap(err, "buffer of %llu bytes at 0x%llx", (unsigned long long)buf->len,
+				(unsigned long long)buf->addr);
+}
+
+int nvmfr__buffer_attach(struct nvmfr_buffer *buf, struct fab_dev *dev)
+{
+	struct buffer_key *key = &buf->keys[dev->index];
+	int err;
+
+	if (key->count)
+		return 0;
+	if (buf->len > dev->max_mr_bytes && dev->max_mr_bytes < 2 * FAB_SEAM_BYTES)
+		return nvmfr__fail(-EOPNOTSUPP, "device %s takes memory regions of %llu bytes at most: too small"
+				   " for a buffer of %llu", dev->name, (unsigned long long)dev->max_mr_bytes,
+				   (unsigned long long)buf->len);
+	err = reg_pieces(buf, dev, dev->max_mr_bytes);
+	if (smaller_may_do(buf, dev->max_mr_bytes, err))
+		err = reg_pieces(buf, dev, SAFE_PIECE_BYTES);
+	if (err)
+		return explain(buf, dev, err);
+	if (key->count == 1) {
+		key->rkey = buf->mrs[dev->index][0].rkey;
+		key->lkey = buf->mrs[dev->index][0].lkey;
+		key->access = buf->access;
+	}
+	return 0;
+}
+
+void nvmfr__buffer_detach(struct nvmfr_buffer *buf, struct fab_dev *dev)
+{
+	drop_mrs(buf, dev);
+}
+
+/* ---- keys ------------------------------------------------------------------------------------- */
+
+static const char *access_name(uint32_t access)
+{
+	return access & FAB_ACCESS_TARGET ? "a target of reads" : "a source of writes";
+}
+
+int nvmfr__buffer_keys(const struct nvmfr_buffer *buf, const struct fab_dev *dev, uint64_t offset,
+		       uint64_t *bytes, uint32_t access, uint32_t *rkey, uint32_t *lkey)
+{
+	unsigned int i = dev->index;
+	uint64_t k;
+
+	if (!buf->keys[i].count)
+		return nvmfr__fail(-EINVAL, "the buffer is not registered on device %s", dev->name);
+	if (access & ~buf->access)
+		return nvmfr__fail(-EINVAL, "the buffer was not registered as %s",
+				   access_name(access & ~buf->access));
+	if (offset > buf->len || *bytes > buf->len - offset)
+		return nvmfr__fail(-EINVAL, "%llu bytes at offset %llu end outside the buffer of %llu",
+				   (unsigned long long)*bytes, (unsigned long long)offset,
+				   (unsigned long long)buf->len);
+	k = nvmfr__min_u64(offset / buf->stride[i], buf->keys[i].count - 1);
+	*bytes = nvmfr__min_u64(*bytes, k * buf->stride[i] + piece_bytes(buf, i, (uint32_t)k) - offset);
+	*rkey = buf->mrs[i][k].rkey;
+	*lkey = buf->mrs[i][k].lkey;
+	return 0;
+}

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Admin commands and asynchronous events. */
+#include "fabric/soft.h"
+
+#include <string.h>
+
+#include "wire/admin.h"
+#include "wire/discovery.h"
+
+/* ---- asynchronous events ---------------------------------------------------------------------- */
+
+/* One announcement until the log page is read; the list there goes on collecting. */
+static void announce(struct soft_ctrl *ctrl)
+{
+	const uint64_t notice = NVME_AER_NOTICE | NVME_NOTICE_NS_ATTR << 8 |
+				(uint64_t)NVME_LID_CHANGED_NS << 16;
+
+	if (!ctrl->ns_event || ctrl->ns_event_masked || !ctrl->n_aers)
+		return;
+	ctrl->ns_event = false;
+	ctrl->ns_event_masked = true;
+	nvmfr__soft_respond(ctrl->admin, ctrl->aers[--ctrl->n_aers], notice, NVME_ST_SUCCESS);
+	nvmfr__soft_ep_wake(ctrl->admin);
+}
+
+static void note_changed(struct soft_ctrl *ctrl, uint32_t nsid)
+{
+	uint32_t at = 0;
+
+	/* As nvmet: what happened while nobody asked for it is not announced later. */
+	if (ctrl->event_config & NVME_AEC_NS_ATTR)
+		ctrl->ns_event = true;
+	if (ctrl->n_changed > NVME_CHANGED_NS_MAX)
+		return;
+	while (at < ctrl->n_changed && ctrl->changed[at] < nsid)
+		at++;
+	if (at < ctrl->n_changed && ctrl->changed[at] == nsid)
+		return;
+	/* One more than fit: from now on the page says so. */
+	if (ctrl->n_changed++ == NVME_CHANGED_NS_MAX)
+		return;
+	memmove(&ctrl->changed[at + 1], &ctrl->changed[at],
+		(ctrl->n_changed - 1 - at) * sizeof(ctrl->changed[0]));
+	ctrl->changed[at] = nsid;
+}
+
+void nvmfr__soft_ns_changed(struct nvmfr_soft_target *target, uint32_t nsid)
+{
+	for (struct soft_ctrl *ctrl = target->ctrls; ctrl; ctrl = ctrl->next) {
+		if (ctrl->dead || ctrl->discovery || !ctrl->admin)
+			continue;
+		note_changed(ctrl, nsid);
+		announce(ctrl);
+	}
+}
+
+static void do_aer(struct soft_cmd *cmd)
+{
+	struct soft_ctrl *ctrl = cmd->ep->ctrl;
+
+	if (ctrl->n_aers == SOFT_AERS) {
+		nvmfr__soft_violation(cmd->ep, "more than %d Asynchronous Event Requests", SOFT_AERS);
+		nvmfr__soft_refuse(cmd, NVME_ST_AER_LIMIT);
+		return;
+	}
+	cmd->held = true;
+	ctrl->aers[ctrl->n_aers++] = cmd->cid;
+	announce(ctrl);
+}
+
+/* Only a waiting Asynchronous Event Request can be aborted: all else is answered or lost for good. */
+static void do_abort(struct soft_cmd *cmd)
+{
+	struct soft_ctrl *ctrl = cmd->ep->ctrl;
+	uint32_t cdw10 = from_le32(cmd->sqe->cdw10);
+	uint16_t cid = (uint16_t)(cdw10 >> 16);
+
+	cmd->result = 1; /* not aborted */
+	for (uint32_t i = 0; (uint16_t)cdw10 == 0 && i < ctrl->n_aers; i++) {
+		if (ctrl->aers[i] != cid)
+			continue;
+		ctrl->aers[i] = ctrl->aers[--ctrl->n_aers];
+		nvmfr__soft_respond(cmd->ep, cid, 0, NVME_ST_ABORT_REQUESTED);
+		cmd->result = 0;
+		return;
+	}
+}
+
+/* ---- features --------------------------------------------------------------------------------- */
+
+static void set_num_queues(struct soft_cmd *cmd, uint32_t value)
+{
+	uint32_t most = cmd->ep->target->opts.num_io_queues;
+	uint32_t sqs = (value & 0xffff) + 1, cqs = (value >> 16) + 1;
+
+	if (sqs > 65535 || cqs > 65535 || most == 0) {
+		nvmfr__soft_refuse(cmd, NVME_ST_INVALID_FIELD);
+		return;
+	}
+	sqs = nvmfr__min_u32(sqs, most);
+	cqs = nvmfr__min_u32(cqs, most);
+	cmd->result = (cqs - 1) << 16 | (sqs - 1);
+}
+
+static void set_event_config(struct soft_cmd *cmd, uint32_t value)
+{
+	/* Bits 7:0 are SMART's, which every controller has. */
+	if (value & ~(cmd->ep->target->opts.oaes | 0xff)) {
+		nvmfr__soft_violation(cmd->ep, "events %08xh enabled, OAES is %08xh", value,
+				      cmd->ep->target->opts.oaes);
+		nvmfr__soft_refuse(cmd, NVME_ST_INVALID_FIELD);
+		return;
+	}
+	cmd->ep->ctrl->event_config = value;
+}
+
+static void set_kato(struct soft_cmd *cmd, uint32_t value)
+{
+	struct nvmfr_soft_target *target = cmd->ep->target;
+
+	if (value && value < target->opts.kato_min_ms) {
+		nvmfr__soft_refuse(cmd, NVME_ST_KATO_INVALID);
+		return;
+	}
+	cmd->ep->ctrl->kato_ms = value;
+	nvmfr__soft_kato_restart(target, cmd->ep->ctrl);
+}
+
+static void set_features(struct soft_cmd *cmd)
+{
+	uint32_t value = from_le32(cmd->sqe->cdw11);
+
+	switch (from_le32(cmd->sqe->cdw10) & 0xff) {
+	case NVME_FEAT_NUM_QUEUES:
+		set_num_queues(cmd, value);
+		return;
+	case NVME_FEAT_ASYNC_EVENT_CONFIG:
+		set_event_config(cmd, value);
+		return;
+	case NVME_FEAT_KATO:
+		set_kato(cmd, value);
+		return;
+	default:
+		nvmfr__soft_refuse(cmd, NVME_ST_INVALID_FIELD);
+	}
+}
+
+static void get_features(struct soft_cmd *cmd)
+{
+	const struct nvmfr_soft_opts *opts = &cmd->ep->target->opts;
+	uint32_t queues = opts->num_io_queues ? opts->num_io_queues - 1u : 0;
+
+	switch (from_le32(cmd->sqe->cdw10) & 0xff) {
+	case NVME_FEAT_NUM_QUEUES:
+		cmd->result = queues << 16 | queues;
+		return;
+	case NVME_FEAT_ASYNC_EVENT_CONFIG:
+		cmd->result = cmd->ep->ctrl->event_config;
+		return;
+	case NVME_FEAT_KATO:
+		cmd->result = cmd->ep->ctrl->kato_ms;
+		return;
+	default:
+		nvmfr__soft_refuse(cmd, NVME_ST_INVALID_FIELD);
+	}
+}
+
+/* ---- log pages -------------------------------------------------------------------------------- */
+
+enum { LOG_ROOM = 4096 };
+
+static size_t changed_log(struct soft_ctrl *ctrl, unsigned char *log)
+{
+	uint32_t count = ctrl->n_changed;
+
+	if (count > NVME_CHANGED_NS_MAX) {
+		memset(log, 0xff, sizeof(le32));
+		return NVME_CHANGED_NS_BYTES;
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		le32 nsid = to_le32(ctrl->changed[i]);
+
+		memcpy(log + i * sizeof(nsid), &nsid, sizeof(nsid));
+	}
+	return NVME_CHANGED_NS_BYTES;
+}
+
+/* The entry of the target itself. Nothing is registered for memory: the closest is the loop transport. */
+static size_t discovery_log(const struct nvmfr_soft_target *target, unsigned char *log)
+{
+	struct nvme_discovery_header header = { .genctr = to_le64(1), .numrec = to_le64(1) };
+	struct nvme_discovery_record record = {
+		.trtype = NVME_TRTYPE_LOOP,
+		.adrfam = NVME_ADRFAM_LOOP,
+		.subtype = NVME_DISC_NVM,
+		.cntlid = to_le16(NVME_CNTLID_DYNAMIC),
+		.asqsz = to_le16(32),
+	};
+
+	memcpy(record.subnqn, target->subnqn, sizeof(target->subnqn));
+	memcpy(record.traddr, target->name, sizeof(target->name));
+	memcpy(log, &header, sizeof(header));
+	memcpy(log + sizeof(header), &record, sizeof(record));
+	return sizeof(header) + sizeof(record);
+}
+
+/* The page in log, which is zeroed; 0: there is no such page. */
+static size_t build_log(struct soft_cmd *cmd, uint8_t lid, unsigned char *log)
+{
+	struct soft_ctrl *ctrl = cmd->ep->ctrl;
+
+	switch (lid) {
+	case NVME_LID_ERROR:
+		return NVME_ERROR_LOG_ENTRY_BYTES;
+	case NVME_LID_SMART:
+		return NVME_SMART_LOG_BYTES;
+	case NVME_LID_CHANGED_NS:
+		return ctrl->discovery ? 0 : changed_log(ctrl, log);
+	case NVME_LID_DISCOVERY:
+		return ctrl->discovery ? discovery_log(cmd->ep->target, log) : 0;
+	default:
+		return 0;
+	}
+}
+
+static void get_log(struct soft_cmd *cmd)
+{
+	uint32_t cdw10 = from_le32(cmd->sqe->cdw10), cdw11 = from_le32(cmd->sqe->cdw11);
+	uint64_t dwords = (cdw10 >> 16 | (uint64_t)(cdw11 & 0xffff) << 16) + 1;
+	uint64_t offset = from_le32(cmd->sqe->cdw12) | (uint64_t)from_le32(cmd->sqe->cdw13) << 32;
+	bool retain = cdw10 >> 15 & 1;
+	unsigned char log[LOG_ROOM + LOG_ROOM] = { 0 }; /* what lies behind a page reads as zero */
+	size_t bytes = build_log(cmd, (uint8_t)cdw10, log);
+
+	if (bytes == 0) {
+		nvmfr__soft_refuse(cmd, NVME_ST_INVALID_LOG_PAGE);
+		return;
+	}
+	if (offset % 4 || offset > bytes || dwords > LOG_ROOM / 4) {
+		nvmfr__soft_refuse(cmd, NVME_ST_INVALID_FIELD);
+		return;
+	}
+	if (!nvmfr__soft_transfer(cmd, log + offset, (uint32_t)dwords * 4, true))
+		return;
+	if ((uint8_t)cdw10 == NVME_LID_CHANGED_NS && !retain) {
+		cmd->ep->ctrl->n_changed = 0;
+		cmd->ep->ctrl->ns_event = false;
+		cmd->ep->ctrl->ns_event_masked = false;
+	}
+}
+
+/* ---- the rest --------------------------------------------------------------------------------- */
+
+static void identify(struct soft_cmd *cmd)
+{
+	_Alignas(8) unsigned char page[NVME_IDENTIFY_BYTES] = { 0 };
+	uint32_t cns = from_le32(cmd->sqe->cdw10) & 0xff;
+	uint16_t status;
+
+	status = nvmfr__soft_identify(cmd->ep->target, cmd->ep->ctrl, cns, from_le32(cmd->sqe->nsid),
+				      page);
+	if (status)
+		nvmfr__soft_refuse(cmd, status);
+	else
+		nvmfr__soft_transfer(cmd, page, sizeof(page), true);
+}
+
+static void keep_alive(struct soft_cmd *cmd)
+{
+	if (cmd->ep->target->opts.kas == 0) {
+		nvmfr__soft_violation(cmd->ep, "Keep Alive, which KAS does not offer");
+		nvmfr__soft_refuse(cmd, NVME_ST_INVALID_OPCODE);
+		return;
+	}
+	nvmfr__soft_count(&cmd->ep->counts.keep_alives, 1);
+	nvmfr__soft_kato_restart(cmd->ep->target, cmd->ep->ctrl);
+}
+
+void nvmfr__soft_admin(struct soft_cmd *cmd)
+{
+	/* What else is allowed while CC.EN is 0 are Fabrics commands, which do not come here. */
+	if (!(cmd->ep->ctrl->cc & NVME_CC_EN) && cmd->sqe->opcode != NVME_ADMIN_KEEP_ALIVE) {
+		nvmfr__soft_violation(cmd->ep, "admin command %02xh while CC.EN is 0", cmd->sqe->opcode);
+		nvmfr__soft_refuse(cmd, NVME_ST_SEQUENCE_ERROR);
+		return;
+	}
+	switch (cmd->sqe->opcode) {
+	case NVME_ADMIN_GET_LOG_PAGE:
+		get_log(cmd);
+		return;
+	case NVME_ADMIN_IDENTIFY:
+		identify(cmd);
+		return;
+	case NVME_ADMIN_ABORT:
+		do_abort(cmd);
+		return;
+	case NVME_ADMIN_SET_FEATURES:
+		set_features(cmd);
+		return;
+	case NVME_ADMIN_GET_FEATURES:
+		get_features(cmd);
+		return;
+	case NVME_ADMIN_ASYNC_EVENT_REQUEST:
+		do_aer(cmd);
+		return;
+	case NVME_ADMIN_KEEP_ALIVE:
+		keep_alive(cmd);
+		return;
+	default:
+		nvmfr__soft_refuse(cmd, NVME_ST_INVALID_OPCODE);
+	}
+}

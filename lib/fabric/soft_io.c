@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What moves data: capsules, SGLs and the NVM command set. */
+#include "fabric/soft.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* ---- capsules --------------------------------------------------------------------------------- */
+
+static bool refuse_capsule(struct soft_ep *ep, uint32_t bytes, uint64_t limit)
+{
+	nvmfr__soft_violation(ep, "a command capsule of %u bytes, the queue takes %llu",
+			      FAB_CAPSULE_BYTES + bytes, (unsigned long long)limit);
+	nvmfr__soft_ep_fail(ep, true, "a SEND failed: remote invalid request, the capsule is too long");
+	return false;
+}
+
+static bool refuse_local(struct soft_ep *ep, const struct fab_tail *tail, const char *why)
+{
+	nvmfr__soft_violation(ep, "SEND of %u bytes at %llxh, lkey %xh: %s", tail->bytes,
+			      (unsigned long long)tail->addr, tail->lkey, why);
+	nvmfr__soft_ep_fail(ep, false, "a SEND failed: local protection error (%s)", why);
+	return false;
+}
+
+bool nvmfr__soft_capsule(struct soft_cmd *cmd)
+{
+	struct soft_ep *ep = cmd->ep;
+	const struct fab_tail *tail = &ep->sends[cmd->position];
+	/* As nvmet: an admin queue has no room behind the SQE, whatever IOCCSZ says of I/O queues. */
+	uint64_t limit = ep->qid ? ep->target->opts.ioccsz * UINT64_C(16) : FAB_CAPSULE_BYTES;
+	const char *why = NULL;
+
+	cmd->capsule_bytes = tail->bytes;
+	if (tail->addr == 0) {
+		if (tail->bytes > ep->ep.tail_bytes)
+			return refuse_local(ep, tail, "more descriptors than the ring has room for");
+		cmd->capsule = ep->ep.tails + (size_t)cmd->position * ep->ep.tail_bytes;
+	} else {
+		if (!ep->in_capsule)
+			return refuse_local(ep, tail, "the queue pair was made for one element a SEND");
+		cmd->capsule = nvmfr__soft_mr_local(ep->fab, tail->lkey, tail->addr, tail->bytes, &why);
+		if (!cmd->capsule)
+			return refuse_local(ep, tail, why);
+	}
+	if (FAB_CAPSULE_BYTES + (uint64_t)tail->bytes > limit)
+		return refuse_capsule(ep, tail->bytes, limit);
+	return true;
+}
+
+/* ---- SGLs ------------------------------------------------------------------------------------- */
+
+static bool refuse_sgl(struct soft_cmd *cmd, uint16_t status, const char *what)
+{
+	nvmfr__soft_violation(cmd->ep, "opcode %02xh: %s", cmd->sqe->opcode, what);
+	nvmfr__soft_refuse(cmd, status);
+	return false;
+}
+
+static __attribute__((noinline)) bool refuse_key(struct soft_cmd *cmd,
+						 const struct nvme_sgl_keyed *keyed, const char *why)
+{
+	nvmfr__soft_violation(cmd->ep, "opcode %02xh, %u bytes at %llxh, rkey %xh: %s",
+			      cmd->sqe->opcode, from_le24(keyed->length),
+			      (unsigned long long)from_le64(keyed->addr), from_le32(keyed->key), why);
+	nvmfr__soft_ep_fail(cmd->ep, true, "remote access error: %s", why);
+	return false;
+}
+
+static void copy(struct soft_ep *ep, void *mem, void *host, uint32_t bytes, bool to_host)
+{
+	if (to_host)
+		memcpy(host, mem, bytes);
+	else
+		memcpy(mem, host, bytes);
+	nvmfr__soft_count(&ep->counts.bytes_moved, bytes);
+}
+
+/* The NIC's one copy: straight between the namespace and the initiator's buffer. */
+static bool move_keyed(struct soft_cmd *cmd, const struct nvme_sgl *sgl, unsigned char *mem,
+		       bool to_host)
+{
+	struct nvme_sgl_keyed keyed = nvme_sgl_as_keyed(sgl);
+	uint32_t bytes = from_le24(keyed.length);
+	const char *why = NULL;
+	unsigned char *host;
+
+	host = nvmfr__soft_mr_remote(cmd->ep->fab, from_le32(keyed.key), from_le64(keyed.addr), bytes,
+				     to_host ? FAB_ACCESS_TARGET : FAB_ACCESS_SOURCE, &why);
+	if (unlikely(!host))
+		return refuse_key(cmd, &keyed, why);
+	copy(cmd->ep, mem, host, bytes, to_host);
+	return true;
+}
+
+/* Offsets count from the in-capsule area, which begins ICDOFF behind the SQE. NULL: status is set. */
+static unsigned char *in_capsule(struct soft_cmd *cmd, const struct nvme_sgl *sgl, uint32_t *bytes)
+{
+	const struct nvmfr_soft_opts *opts = &cmd->ep->target->opts;
+	struct nvme_sgl_desc desc = nvme_sgl_as_desc(sgl);
+	uint64_t start = from_le64(desc.addr);
+	uint64_t lead = opts->icdoff * UINT64_C(16);
+
+	*bytes = from_le32(desc.length);
+	if (!(opts->sgls & NVME_SGLS_OFFSET)) {
+		refuse_sgl(cmd, NVME_ST_SGL_TYPE, "an offset in an SGL, SGLS does not offer it");
+		return NULL;
+	}
+	if (start > UINT32_MAX || lead + start + *bytes > cmd->capsule_bytes) {
+		refuse_sgl(cmd, NVME_ST_SGL_OFFSET, "an SGL offset outside of the capsule");
+		return NULL;
+	}
+	return cmd->capsule + lead + start;
+}
+
+static bool move_in_capsule(struct soft_cmd *cmd, unsigned char *mem, uint32_t bytes, bool to_host)
+{
+	uint32_t have;
+	unsigned char *data = in_capsule(cmd, &cmd->sqe->dptr, &have);
+
+	if (!data)
+		return false;
+	if (have != bytes)
+		return refuse_sgl(cmd, NVME_ST_SGL_DATA_LENGTH, "in-capsule data of another length");
+	if (to_host)
+		return refuse_sgl(cmd, NVME_ST_SGL_TYPE, "in-capsule data where the host receives");
+	copy(cmd->ep, mem, data, bytes, false);
+	nvmfr__soft_count(&cmd->ep->counts.in_capsule_writes, 1);
+	return true;
+}
+
+static bool check_segment(struct soft_cmd *cmd, const unsigned char *list, uint32_t count,
+			  uint32_t bytes)
+{
+	uint64_t sum = 0;
+	struct nvme_sgl sgl;
+
+	for (uint32_t i = 0; i < count; i++) {
+		memcpy(&sgl, list + i * sizeof(sgl), sizeof(sgl));
+		if (nvme_sgl_type(&sgl) != NVME_SGL_KEYED)
+			return refuse_sgl(cmd, NVME_ST_SGL_TYPE, "a list entry that is not keyed");
+		sum += from_le24(nvme_sgl_as_keyed(&sgl).length);
+	}
+	if (sum != bytes)
+		return refuse_sgl(cmd, NVME_ST_SGL_DATA_LENGTH, "a list of another length");
+	return true;
+}
+
+static bool move_segment(struct soft_cmd *cmd, unsigned char *mem, uint32_t bytes, bool to_host)
+{
+	uint8_t msdbd = cmd->ep->target->opts.msdbd;
+	uint32_t list_bytes, count, length;
+	unsigned char *list = in_capsule(cmd, &cmd->sqe->dptr, &list_bytes);
+	struct nvme_sgl sgl;
+
+	if (!list)
+		return false;
+	count = list_bytes / (uint32_t)sizeof(sgl);
+	if (count == 0 || list_bytes % sizeof(sgl))
+		return refuse_sgl(cmd, NVME_ST_INVALID_SGL_SEGMENT, "a segment of odd length");
+	if (msdbd && count > msdbd)
+		return refuse_sgl(cmd, NVME_ST_INVALID_SGL_COUNT, "more descriptors than MSDBD");
+	if (!check_segment(cmd, list, count, bytes))
+		return false;
+	for (uint32_t i = 0; i < count; i++, mem += length) {
+		memcpy(&sgl, list + i * sizeof(sgl), sizeof(sgl));
+		length = from_le24(nvme_sgl_as_keyed(&sgl).length);
+		if (!move_keyed(cmd, &sgl, mem, to_host))
+			return false;
+	}
+	return true;
+}
+
+bool nvmfr__soft_transfer(struct soft_cmd *cmd, void *mem, uint32_t bytes, bool to_host)
+{
+	const struct nvme_sgl *sgl = &cmd->sqe->dptr;
+
+	switch (nvme_sgl_type(sgl)) {
+	case NVME_SGL_KEYED:
+		if (unlikely(from_le24(nvme_sgl_as_keyed(sgl).length) != bytes))
+			return refuse_sgl(cmd, NVME_ST_SGL_DATA_LENGTH,
+					  "a keyed descriptor of another length");
+		return move_keyed(cmd, sgl, mem, to_host);
+	case NVME_SGL_DATA_OFFSET:
+		return move_in_capsule(cmd, mem, bytes, to_host);
+	case NVME_SGL_LAST_SEGMENT_OFFSET:
+		return move_segment(cmd, mem, bytes, to_host);
+	case NVME_SGL_KEYED_INVALIDATE:
+		return refuse_sgl(cmd, NVME_ST_SGL_TYPE, "the invalidating subtype on a lasting key");
+	default:
+		return refuse_sgl(cmd, NVME_ST_SGL_TYPE, "an unknown descriptor type");
+	}
+}
+
+/* ---- commands --------------------------------------------------------------------------------- */
+
+struct range {
+	unsigned char *mem;
+	uint64_t start;           /* bytes into the namespace */
+	uint64_t bytes;
+};
+
+static bool find_range(struct soft_cmd *cmd, const struct soft_ns *ns, struct range *range)
+{
+	const struct nvme_sqe *sqe = cmd->sqe;
+	uint64_t lba = from_le32(sqe->cdw10) | (uint64_t)from_le32(sqe->cdw11) << 32;
+	uint64_t nblocks = (from_le32(sqe->cdw12) & 0xffff) + UINT64_C(1);
+
+	if (unlikely(lba > ns->blocks || nblocks > ns->blocks - lba)) {
+		nvmfr__soft_refuse(cmd, NVME_ST_LBA_RANGE);
+		return false;
+	}
+	*range = (struct range){
+		.mem = ns->mem + (lba << ns->shift),
+		.start = lba << ns->shift,
+		.bytes = nblocks << ns->shift,
+	};
+	return true;
+}
+
+/* MDTS 0 names no limit; one of 4 GiB and more is above what NLB can say. */
+static bool check_mdts(struct soft_cmd *cmd, uint64_t bytes)
+{
+	const struct nvmfr_soft_opts *opts = &cmd->ep->target->opts;
+	unsigned int shift = opts->mdts + opts->mpsmin + 12u;
+
+	if (likely(opts->mdts == 0 || shift >= 32 || bytes <= UINT64_C(1) << shift))
+		return true;
+	return refuse_sgl(cmd, NVME_ST_INVALID_FIELD, "a transfer longer than MDTS");
+}
+
+static uint16_t sync_file(const struct soft_ns *ns, uint64_t start, uint64_t bytes)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t lead = start % page;
+
+	if (!ns->is_file || ns->read_only)
+		return NVME_ST_SUCCESS;
+	return msync(ns->mem + start - lead, bytes + lead, MS_SYNC) ? NVME_ST_WRITE_FAULT
+								     : NVME_ST_SUCCESS;
+}
+
+/* The part of the last block that the file does not have reads as zero, whatever is written there. */
+static void finish_write(struct soft_cmd *cmd, const struct soft_ns *ns, const struct range *range)
+{
+	uint64_t end = range->start + range->bytes;
+
+	if (likely(!ns->is_file))
+		return;
+	if (end > ns->file_bytes) {
+		uint64_t from = nvmfr__max_u64(range->start, ns->file_bytes);
+
+		memset(ns->mem + from, 0, end - from);
+	}
+	if (from_le32(cmd->sqe->cdw12) & NVME_RW_FUA)
+		cmd->status = sync_file(ns, range->start, range->bytes);
+}
+
+static void do_read(struct soft_cmd *cmd, const struct soft_ns *ns)
+{
+	struct range range;
+
+	if (!find_range(cmd, ns, &range) || !check_mdts(cmd, range.bytes))
+		return;
+	if (nvmfr__soft_transfer(cmd, range.mem, (uint32_t)range.bytes, true))
+		nvmfr__soft_count(&cmd->ep->counts.reads, 1);
+}
+
+static void do_write(struct soft_cmd *cmd, const struct soft_ns *ns)
+{
+	struct range range;
+
+	if (!find_range(cmd, ns, &range) || !check_mdts(cmd, range.bytes))
+		return;
+	if (ns->read_only) {
+		nvmfr__soft_refuse(cmd, NVME_ST_NS_WRITE_PROTECTED);
+		return;
+	}
+	if (!nvmfr__soft_transfer(cmd, range.mem, (uint32_t)range.bytes, false))
+		return;
+	nvmfr__soft_count(&cmd->ep->counts.writes, 1);
+	finish_write(cmd, ns, &range);
+}
+
+static void do_write_zeroes(struct soft_cmd *cmd, const struct soft_ns *ns)
+{
+	struct range range;
+
+	if (!(cmd->ep->target->opts.oncs & NVME_ONCS_WRITE_ZEROES)) {
+		nvmfr__soft_refuse(cmd, NVME_ST_INVALID_OPCODE);
+		return;
+	}
+	if (!find_range(cmd, ns, &range))
+		return;
+	if (ns->read_only) {
+		nvmfr__soft_refuse(cmd, NVME_ST_NS_WRITE_PROTECTED);
+		return;
+	}
+	memset(range.mem, 0, range.bytes);
+	finish_write(cmd, ns, &range);
+}
+
+static void flush_all(struct soft_cmd *cmd)
+{
+	const struct soft_ns_table *table = atomic_load(&cmd->ep->target->namespaces);
+
+	for (uint32_t i = 0; i < table->count && !cmd->status; i++)
+		cmd->status = sync_file(table->ns[i], 0, table->ns[i]->blocks << table->ns[i]->shift);
+}
+
+void nvmfr__soft_io(struct soft_cmd *cmd)
+{
+	struct nvmfr_soft_target *target = cmd->ep->target;
+	uint32_t nsid = from_le32(cmd->sqe->nsid);
+	const struct soft_ns *ns;
+
+	if (unlikely(!nvmfr__soft_ctrl_ready(target, cmd->ep->ctrl))) {
+		nvmfr__soft_violation(cmd->ep, "opcode %02xh while the controller is not ready",
+				      cmd->sqe->opcode);
+		nvmfr__soft_refuse(cmd, NVME_ST_SEQUENCE_ERROR);
+		return;
+	}
+	if (unlikely(cmd->sqe->opcode == NVME_IO_FLUSH && nsid == NVME_NSID_ALL)) {
+		flush_all(cmd);
+		return;
+	}
+	ns = nvmfr__soft_ns_find(target, nsid);
+	if (unlikely(!ns)) {
+		nvmfr__soft_refuse(cmd, NVME_ST_INVALID_NAMESPACE);
+		return;
+	}
+	switch (cmd->sqe->opcode) {
+	case NVME_IO_READ:
+		do_read(cmd, ns);
+		return;
+	case NVME_IO_WRITE:
+		do_write(cmd, ns);
+		return;
+	case NVME_IO_FLUSH:
+		cmd->status = sync_file(ns, 0, ns->blocks << ns->shift);
+		return;
+	case NVME_IO_WRITE_ZEROES:
+		do_write_zeroes(cmd, ns);
+		return;
+	default:
+		nvmfr__soft_refuse(cmd, NVME_ST_INVALID_OPCODE);
+	}
+}

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The data path. All that a work request holds was written by rings_build: to post is to cut the chain
+ * at one place, and to mend it.
+ */
+#include "fabric/verbs.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "wire/sqe.h"
+
+_Static_assert(sizeof(struct nvme_sqe) == FAB_CAPSULE_BYTES, "a capsule is an SQE");
+_Static_assert(sizeof(struct nvme_cqe) == FAB_RESPONSE_BYTES, "a response is a CQE");
+
+/* ---- building, once a connection -------------------------------------------------------------- */
+
+static unsigned int send_flags(uint32_t position)
+{
+	return position % FAB_SIGNAL_EVERY == FAB_SIGNAL_EVERY - 1 ? IBV_SEND_SIGNALED : 0;
+}
+
+static void build_send(struct verbs_ep *ep, uint32_t i)
+{
+	struct ibv_sge *sge = &ep->send_sges[i * ep->send_sge_stride];
+
+	*sge = (struct ibv_sge){
+		.addr = (uintptr_t)ep->base.capsules + (uint64_t)i * FAB_CAPSULE_BYTES,
+		.length = FAB_CAPSULE_BYTES,
+		.lkey = ep->mr.lkey,
+	};
+	ep->send_wrs[i] = (struct ibv_send_wr){
+		.wr_id = i,
+		.next = &ep->send_wrs[i + 1],
+		.sg_list = sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_SEND,
+		.send_flags = send_flags(i),
+	};
+}
+
+static void build_recv(struct verbs_ep *ep, uint32_t i)
+{
+	ep->recv_sges[i] = (struct ibv_sge){
+		.addr = (uintptr_t)ep->base.responses + (uint64_t)i * FAB_RESPONSE_BYTES,
+		.length = FAB_RESPONSE_BYTES,
+		.lkey = ep->mr.lkey,
+	};
+	ep->recv_wrs[i] = (struct ibv_recv_wr){
+		.wr_id = VERBS_RECV_TAG | i,
+		.next = &ep->recv_wrs[i + 1 == ep->base.recv_positions ? 0 : i + 1],
+		.sg_list = &ep->recv_sges[i],
+		.num_sge = 1,
+	};
+}
+
+/* The last SEND's next points behind the ring: never followed, because a post does not wrap. */
+void nvmfr__verbs_rings_build(struct verbs_ep *ep)
+{
+	for (uint32_t i = 0; i < ep->base.send_positions; i++)
+		build_send(ep, i);
+	for (uint32_t i = 0; i < ep->base.recv_positions; i++)
+		build_recv(ep, i);
+}
+
+/* ---- posting ---------------------------------------------------------------------------------- */
+
+static __attribute__((noinline, cold)) int post_failed(struct verbs_ep *ep, int err, const char *what)
+{
+	ep->sticky = FAB_POLL_BAD;
+	snprintf(ep->base.error, sizeof(ep->base.error), "%s: device %s refused a %s: %s",
+		 ep->base.peer, ep->base.dev->name, what, nvmfr__strerror(err));
+	return err > 0 ? -err : -EIO;
+}
+
+int nvmfr__verbs_post_send(struct fab_ep *fep, uint32_t first, uint32_t n)
+{
+	struct verbs_ep *ep = nvmfr__to_verbs_ep(fep);
+	struct ibv_send_wr *wr = &ep->send_wrs[first], *last = wr + n - 1, *bad;
+	int err;
+
+	last->next = NULL;
+	err = ibv_post_send(ep->qp, wr, &bad);
+	last->next = last + 1;
+	if (unlikely(err))
+		return post_failed(ep, err, "send");
+	return 0;
+}
+
+void nvmfr__verbs_set_tail(struct fab_ep *fep, uint32_t position, const struct fab_tail *tail)
+{
+	struct verbs_ep *ep = nvmfr__to_verbs_ep(fep);
+	struct ibv_send_wr *wr = &ep->send_wrs[position];
+	struct ibv_sge *sge = &wr->sg_list[1];
+
+	wr->num_sge = 2;
+	wr->send_flags = IBV_SEND_SIGNALED;
+	ep->tails_out++;
+	sge->length = tail->bytes;
+	if (tail->addr) {
+		sge->addr = tail->addr;
+		sge->lkey = tail->lkey;
+		return;
+	}
+	sge->addr = (uintptr_t)fep->tails + (uint64_t)position * fep->tail_bytes;
+	sge->lkey = ep->mr.lkey;
+}
+
+static void clear_tail(struct verbs_ep *ep, uint32_t position)
+{
+	struct ibv_send_wr *wr = &ep->send_wrs[position];
+
+	if (wr->num_sge == 1)
+		return;
+	wr->num_sge = 1;
+	wr->send_flags = send_flags(position);
+	ep->tails_out--;
+}
+
+int nvmfr__verbs_post_recv(struct fab_ep *fep, uint32_t n)
+{
+	struct verbs_ep *ep = nvmfr__to_verbs_ep(fep);
+	uint32_t first = ep->recv_next, last = first + n - 1;
+	struct ibv_recv_wr *end, *after, *bad;
+	int err;
+
+	if (last >= fep->recv_positions)
+		last -= fep->recv_positions;
+	end = &ep->recv_wrs[last];
+	after = end->next;
+	end->next = NULL;
+	err = ibv_post_recv(ep->qp, &ep->recv_wrs[first], &bad);
+	end->next = after;
+	ep->recv_next = (uint32_t)(after - ep->recv_wrs);
+	if (unlikely(err))
+		return post_failed(ep, err, "receive");
+	return 0;
+}
+
+/* ---- completions ------------------------------------------------------------------------------ */
+
+/* Status and opcode of a WC lie side by side: one comparison tells a good response from all else. */
+struct wc_kind {
+	enum ibv_wc_status status;
+	enum ibv_wc_opcode opcode;
+};
+
+_Static_assert(offsetof(struct ibv_wc, opcode) == offsetof(struct ibv_wc, status) + 4, "side by side");
+_Static_assert(sizeof(struct wc_kind) == sizeof(uint64_t), "one word");
+
+static inline uint64_t wc_kind(const struct ibv_wc *wc)
+{
+	uint64_t kind;
+
+	memcpy(&kind, (const char *)wc + offsetof(struct ibv_wc, status), sizeof(kind));
+	return kind;
+}
+
+static inline uint64_t good_kind(enum ibv_wc_opcode opcode)
+{
+	const struct wc_kind want = { IBV_WC_SUCCESS, opcode };
+	uint64_t kind;
+
+	memcpy(&kind, &want, sizeof(kind));
+	return kind;
+}
+
+static inline bool is_response(const struct ibv_wc *wc)
+{
+	return likely(wc_kind(wc) == good_kind(IBV_WC_RECV)) &&
+	       likely(wc->byte_len == FAB_RESPONSE_BYTES);
+}
+
+/* Only wr_id, status, qp_num and vendor_err of a failed WC are valid. A flush tells that there was an
+ * error, not which: it never replaces a sentence, and a cause replaces the flush's. */
+static __attribute__((noinline, cold)) void bad_wc(struct verbs_ep *ep, const struct ibv_wc *wc)
+{
+	bool flush = wc->status == IBV_WC_WR_FLUSH_ERR, first = !ep->sticky;
+	const char *what = wc->wr_id & VERBS_RECV_TAG ? "receive" : "send";
+	char *error = ep->base.error;
+	const size_t room = sizeof(ep->base.error);
+
+	ep->sticky = FAB_POLL_BAD;
+	if (wc->status == IBV_WC_SUCCESS)
+		snprintf(error, room, "%s: a response of %u bytes, 16 are right", ep->base.peer, wc->byte_len);
+	else if (flush && first)
+		snprintf(error, room, "%s: connection closed", ep->base.peer);
+	else if (!flush)
+		snprintf(error, room, "%s: %s failed: %s (vendor 0x%x): %s", ep->base.peer, what,
+			 ibv_wc_status_str(wc->status), wc->vendor_err, nvmfr__verbs_wc_hint(wc->status));
+}
+
+static __attribute__((noinline, cold)) uint64_t poll_failed(struct verbs_ep *ep)
+{
+	ep->sticky = FAB_POLL_BAD;
+	snprintf(ep->base.error, sizeof(ep->base.error), "%s: device %s cannot be polled", ep->base.peer,
+		 ep->base.dev->name);
+	return ep->sticky;
+}
+
+/* SENDs complete in order: all positions up to the newest are done, signaled or not. */
+static inline uint64_t take_sends(struct verbs_ep *ep, uint32_t newest)
+{
+	uint32_t next = newest + 1, done = next - ep->send_done;
+
+	if (next <= ep->send_done)
+		done += ep->base.send_positions;
+	ep->send_done = next == ep->base.send_positions ? 0 : next;
+	return (uint64_t)done << 16;
+}
+
+uint64_t nvmfr__verbs_poll(struct fab_ep *fep)
+{
+	struct verbs_ep *ep = nvmfr__to_verbs_ep(fep);
+	struct ibv_wc wcs[VERBS_POLL_BATCH + 1], *wc = wcs, *end;
+	uint32_t others = 0, newest = UINT32_MAX;
+	uint64_t word;
+	int n = ibv_poll_cq(ep->cq, VERBS_POLL_BATCH, wcs);
+
+	if (n <= 0)
+		return unlikely(n < 0) ? poll_failed(ep) : ep->sticky;
+	end = wcs + n;
+	end->status = IBV_WC_GENERAL_ERR; /* ends the run of responses */
+	for (;; wc++) {
+		while (is_response(wc))
+			wc++;
+		if (wc == end)
+			break;
+		others++;
+		if (unlikely(wc_kind(wc) != good_kind(IBV_WC_SEND))) {
+			bad_wc(ep, wc);
+			continue;
+		}
+		newest = (uint32_t)wc->wr_id;
+		if (ep->tails_out)
+			clear_tail(ep, newest);
+	}
+	word = ep->sticky | ((uint32_t)n - others);
+	if (newest != UINT32_MAX)
+		word |= take_sends(ep, newest);
+	return n == VERBS_POLL_BATCH ? word | FAB_POLL_MORE : word;
+}
+
+/* ---- sleeping --------------------------------------------------------------------------------- */
+
+int nvmfr__verbs_arm(struct fab_ep *fep)
+{
+	struct verbs_ep *ep = nvmfr__to_verbs_ep(fep);
+	unsigned int events = 0;
+	struct ibv_cq *cq;
+	void *context;
+	int err;
+
+	if (!ep->comp)
+		return nvmfr__fail(-EINVAL, "%s: this queue was made without a descriptor to sleep on",
+				   fep->peer);
+	while (!ibv_get_cq_event(ep->comp, &cq, &context))
+		events++;
+	if (events)
+		ibv_ack_cq_events(ep->cq, events);
+	err = ibv_req_notify_cq(ep->cq, 0);
+	if (err)
+		return nvmfr__fail(-err, "%s: device %s gives no completion event: %s", fep->peer,
+				   fep->dev->name, nvmfr__strerror(err));
+	return 0;
+}

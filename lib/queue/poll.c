@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "queue/qpair.h"
+#include "wire/status.h"
+
+#define PHASE_TAG UINT32_C(0x10000)      /* CQE dword 3 bit 16: reserved over fabrics, not looked at */
+
+static inline uint32_t load32(const unsigned char *p)
+{
+	le32 v;
+
+	memcpy(&v, p, sizeof(v));
+	return from_le32(v);
+}
+
+static inline uint64_t load64(const unsigned char *p)
+{
+	le64 v;
+
+	memcpy(&v, p, sizeof(v));
+	return from_le64(v);
+}
+
+/* Everything a completion says but for its status. */
+static inline void fill(const struct nvmfr_qpair *qp, const struct qslot *slot, uint64_t cqe_result,
+			struct nvmfr_completion *out)
+{
+	out->user_data = slot->user_data;
+	out->qpair_data = qp->qpair_data;
+	out->result = 0;
+	out->status = 0;
+	out->flags = 0;
+	out->cqe_result = cqe_result;
+}
+
+static void put_slot(struct nvmfr_qpair *qp, struct qslot *slot, uint32_t cid)
+{
+	atomic_store_explicit(&slot->expect, cid ^ 1u, memory_order_relaxed);
+	slot->kind = SLOT_PLAIN;
+	*qp->free_top++ = slot;
+	qp->commands++;
+}
+
+static bool send_done(const struct nvmfr_qpair *qp, uint32_t seq)
+{
+	return (int32_t)(qp->done_seq - seq) > 0;
+}
+
+/* A command is over, well or not. 1: out is filled. */
+static unsigned int end_command(struct nvmfr_qpair *qp, struct qslot *slot, uint32_t cid, int32_t result,
+				uint16_t status, uint64_t cqe_result, struct nvmfr_completion *out)
+{
+	unsigned int n = 1;
+
+	if (slot->kind == SLOT_CHILD) {
+		n = nvmfr__split_child_done(qp, slot, result, status, cqe_result, out);
+	} else {
+		fill(qp, slot, cqe_result, out);
+		out->result = result;
+		out->status = status;
+	}
+	put_slot(qp, slot, cid);
+	return n;
+}
+
+/* The response to a SEND that still holds the caller's data: kept until that is in, too. */
+static unsigned int end_carried(struct nvmfr_qpair *qp, struct qslot *slot, uint16_t status, uint64_t cqe_result,
+				struct nvmfr_completion *out)
+{
+	struct held_cqe *held = &qp->held_cqe[slot - qp->slots];
+
+	if (send_done(qp, slot->ref))
+		return end_command(qp, slot, slot->cid, status ? -EREMOTEIO : 0, status, cqe_result, out);
+	*held = (struct held_cqe){ .result = cqe_result, .status = status };
+	slot->answered = true;
+	qp->held++;
+	return 0;
+}
+
+static unsigned int release_held(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max)
+{
+	unsigned int n = 0;
+
+	for (uint32_t i = 0; i <= qp->mask && qp->held && n < max; i++) {
+		struct qslot *slot = &qp->slots[i];
+
+		if (slot->kind != SLOT_CARRIED || !slot->answered || !send_done(qp, slot->ref))
+			continue;
+		slot->answered = false;
+		qp->held--;
+		n += end_command(qp, slot, slot->cid, qp->held_cqe[i].status ? -EREMOTEIO : 0, qp->held_cqe[i].status,
+				 qp->held_cqe[i].result, &out[n]);
+	}
+	return n;
+}
+
+static void bad_cid(struct nvmfr_qpair *qp, const struct qslot *slot, uint32_t dword)
+{
+	uint32_t cid = dword & 0xffffu, next = slot_next_cid(slot);
+	const char *what = "was never issued";
+
+	if ((cid & 0xfffu) > qp->mask || !slot->tick)
+		what = "was never issued";
+	else if (((next - 0x1000u) & 0xffffu) == cid && !slot_in_flight(qp, slot))
+		what = "was completed before (a duplicate)";
+	else if ((cid & 0xfffu) == (next & 0xfffu))
+		what = "belongs to an older command (stale)";
+	nvmfr__qpair_fault(qp, -EPROTO, "qpair %u: the peer answered with CID 0x%04x, which %s", qp->qid, cid, what);
+}
+
+/* A dword that is not what its slot expects. */
+static __attribute__((noinline)) unsigned int end_odd(struct nvmfr_qpair *qp, struct qslot *slot,
+						      const unsigned char *response, struct nvmfr_completion *out)
+{
+	uint32_t dword = load32(response + 12), cid = dword & 0xffffu;
+	uint16_t status = (uint16_t)(dword >> 17);
+	uint64_t result = load64(response);
+
+	if (slot->kind == SLOT_PLAIN && ((atomic_load_explicit(&slot->expect, memory_order_relaxed) ^ dword) & 0xffffu) == 0)
+		return end_command(qp, slot, cid, status ? -EREMOTEIO : 0, status, result, out);
+	if (slot->kind == SLOT_CHILD && slot->cid == cid)
+		return end_command(qp, slot, cid, status ? -EREMOTEIO : 0, status, result, out);
+	if (slot->kind == SLOT_CARRIED && slot->cid == cid && !slot->answered)
+		return end_carried(qp, slot, status, result, out);
+	bad_cid(qp, slot, dword);
+	return 0;
+}
+
+/* Takes n responses from the receive ring. Returns how many completions that made, at most n. */
+static unsigned int consume(struct nvmfr_qpair *qp, struct nvmfr_completion *out, uint32_t n)
+{
+	struct qslot *const slots = qp->slots;
+	const uint32_t mask = qp->mask, positions = qp->recv_positions;
+	uint32_t pos = qp->recv_pos, taken, plain = 0;
+	unsigned int filled = 0;
+
+	for (taken = 0; taken < n; taken++) {
+		const unsigned char *response = qp->responses + (size_t)pos * FAB_RESPONSE_BYTES;
+		uint32_t dword = load32(response + 12);
+		struct qslot *slot = &slots[dword & mask];
+
+		if (likely(atomic_load_explicit(&slot->expect, memory_order_relaxed) == dword)) {
+			atomic_store_explicit(&slot->expect, dword ^ 1u, memory_order_relaxed);
+			*qp->free_top++ = slot;
+			fill(qp, slot, load64(response), &out[filled]);
+			filled++;
+			plain++;
+		} else {
+			filled += end_odd(qp, slot, response, &out[filled]);
+			if (unlikely(qp->broken))
+				break;
+		}
+		if (++pos == positions)
+			pos = 0;
+	}
+	qp->commands += plain;
+	qp->recv_pos = pos;
+	qp->ready -= taken;
+	qp->unposted += taken;
+	return filled;
+}
+
+static void fabric_failed(struct nvmfr_qpair *qp)
+{
+	nvmfr__qpair_fault(qp, -ECONNABORTED, "qpair %u: %s", qp->qid, qp->ep->error);
+}
+
+static void repost(struct nvmfr_qpair *qp)
+{
+	uint32_t n = qp->unposted;
+
+	qp->unposted = 0;
+	if (unlikely(qp->ops->post_recv(qp->ep, n)))
+		fabric_failed(qp);
+}
+
+/* The service's tick moved: is a command over its time? Told once; the association goes down for it. */
+static __attribute__((noinline)) void check_timeouts(struct nvmfr_qpair *qp)
+{
+	uint32_t now = atomic_load_explicit(qp->tick, memory_order_relaxed);
+
+	qp->seen_tick = now;
+	if (!qp->timeout_ticks || qp->broken || free_slots(qp) == qp->depth)
+		return;
+	for (uint32_t i = 0; i <= qp->mask; i++) {
+		const struct qslot *slot = &qp->slots[i];
+
+		if (slot_in_flight(qp, slot) && now - slot->tick > qp->timeout_ticks)
+			qp->expired++;
+	}
+	if (qp->expired)
+		nvmfr__qpair_fault(qp, -ETIMEDOUT, "qpair %u: %u command%s unanswered for longer than io_timeout_ms",
+				   qp->qid, qp->expired, qp->expired == 1 ? "" : "s");
+}
+
+/* ---- after the connection --------------------------------------------------------------------------- */
+
+static int32_t lost_result(const struct nvmfr_qpair *qp, const struct qslot *slot)
+{
+	bool over = qp->expired && qp->seen_tick - slot->tick > qp->timeout_ticks;
+
+	return over ? -ETIMEDOUT : -ECONNABORTED;
+}
+
+/* Completions for what will never be answered. The endpoint cannot touch memory any more. */
+static unsigned int synthesize(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max)
+{
+	unsigned int n = 0;
+
+	for (; qp->slots && qp->drain_next <= qp->mask && n < max; qp->drain_next++) {
+		struct qslot *slot = &qp->slots[qp->drain_next];
+		uint32_t cid = slot->kind == SLOT_PLAIN ?
+			       atomic_load_explicit(&slot->expect, memory_order_relaxed) : slot->cid;
+
+		if (slot_in_flight(qp, slot))
+			n += end_command(qp, slot, cid, lost_result(qp, slot), 0, 0, &out[n]);
+	}
+	if (n < max && qp->parents)
+		n += nvmfr__split_reap(qp, out + n, max - n);
+	return n;
+}
+
+/* Responses that arrived before the end are completions like any other. */
+static unsigned int collect_rest(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max)
+{
+	unsigned int n = 0;
+	uint64_t word = FAB_POLL_MORE;
+
+	while (n < max && (qp->ready || (word & FAB_POLL_MORE))) {
+		word = 0;
+		if (!qp->ready) {
+			word = qp->ops->poll(qp->ep);
+			qp->ready += FAB_POLL_RESPONSES(word);
+			qp->done_seq += FAB_POLL_SENDS(word);
+		}
+		n += consume(qp, out + n, nvmfr__min_u32(qp->ready, max - n));
+		if (n < max)
+			n += release_held(qp, out + n, max - n);
+		if (qp->broken && qp->err == -EPROTO)
+			break;
+	}
+	return n;
+}
+
+static int poll_lost(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max)
+{
+	unsigned int n = 0;
+
+	if (qp->state == LINK_LOST) {
+		nvmfr__split_abandon(qp);
+		if (!(qp->broken && qp->err == -EPROTO))
+			n = collect_rest(qp, out, max);
+		if (n == max)
+			return (int)n;
+		nvmfr__qpair_retire(qp);
+	}
+	n += synthesize(qp, out + n, max - n);
+	return n ? (int)n : nvmfr__qpair_state_error(qp);
+}
+
+/* ---- entry ------------------------------------------------------------------------------------------ */
+
+static __attribute__((noinline)) int poll_not_live(struct nvmfr_qpair *qp, struct nvmfr_completion *out,
+						   unsigned int max)
+{
+	if (qp->state == LINK_LOST || qp->state == LINK_CLOSED)
+		return poll_lost(qp, out, max);
+	return 0;
+}
+
+static __attribute__((noinline)) int poll_news(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max)
+{
+	if (nvmfr__qpair_forked(qp))
+		return nvmfr__qpair_state_error(qp);
+	nvmfr__qpair_adopt(qp);
+	return nvmfr__qpair_poll(qp, out, max);
+}
+
+int nvmfr__qpair_poll(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max)
+{
+	unsigned int n = 0;
+	uint64_t word;
+
+	if (unlikely(!likely_live(qp)))
+		return poll_news(qp, out, max);
+	if (unlikely(qp->state != LINK_LIVE || qp->broken))
+		return poll_not_live(qp, out, max);
+	if (unlikely(atomic_load_explicit(qp->tick, memory_order_relaxed) != qp->seen_tick))
+		check_timeouts(qp);
+	do {
+		word = 0;
+		if (qp->ready < max - n) {
+			word = qp->ops->poll(qp->ep);
+			qp->ready += FAB_POLL_RESPONSES(word);
+			qp->done_seq += FAB_POLL_SENDS(word);
+		}
+		n += consume(qp, out + n, nvmfr__min_u32(qp->ready, max - n));
+		if (unlikely(qp->held) && n < max)
+			n += release_held(qp, out + n, max - n);
+		if (unlikely(word & FAB_POLL_BAD))
+			fabric_failed(qp);
+		if (qp->unposted >= FAB_RECV_BATCH && likely(!qp->broken))
+			repost(qp);
+	} while (unlikely((word & FAB_POLL_MORE) && n < max && !qp->broken));
+	if (unlikely(qp->backlog))
+		nvmfr__split_issue(qp);
+	else
+		nvmfr__qpair_credit(qp);
+	return (int)n;
+}

@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "queue/qpair.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/err.h"
+
+/* ---- life ------------------------------------------------------------------------------------------- */
+
+struct nvmfr_qpair *nvmfr__qpair_new(uint16_t qid)
+{
+	struct nvmfr_qpair *qp = aligned_alloc(CACHE_LINE, sizeof(*qp));
+
+	if (!qp)
+		return NULL;
+	memset(qp, 0, sizeof(*qp));
+	qp->qid = qid;
+	qp->state = LINK_CONNECTING;
+	qp->backlog_tail = &qp->backlog;
+	qp->epoll_fd = -1;
+	qp->link.state = LINK_CONNECTING;
+	qp->link.owner_fd = -1;
+	return qp;
+}
+
+static void free_rings(struct nvmfr_qpair *qp)
+{
+	free(qp->slots);
+	free(qp->free_base);
+	free(qp->parents);
+	free(qp->held_cqe);
+	qp->slots = NULL;
+	qp->free_base = NULL;
+	qp->parents = NULL;
+	qp->held_cqe = NULL;
+}
+
+void nvmfr__qpair_free(struct nvmfr_qpair *qp)
+{
+	if (!qp)
+		return;
+	free_rings(qp);
+	nvmfr__ns_table_put(qp->ns);
+	nvmfr__ns_table_put(qp->link.ns);
+	nvmfr__qpair_free(qp->link.boot);
+	if (qp->epoll_fd >= 0)
+		close(qp->epoll_fd);
+	if (qp->link.owner_fd >= 0)
+		close(qp->link.owner_fd);
+	free(qp);
+}
+
+/* A power of two, and two at least: an idle slot's expect must name another slot. */
+static uint32_t table_size(uint32_t depth)
+{
+	uint32_t n = 2;
+
+	while (n < depth)
+		n *= 2;
+	return n;
+}
+
+static int alloc_rings(struct nvmfr_qpair *qp, uint32_t depth)
+{
+	uint32_t n = table_size(depth);
+
+	qp->slots = aligned_alloc(CACHE_LINE, (n * sizeof(*qp->slots) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+	qp->free_base = calloc(depth, sizeof(struct qslot *));
+	qp->parents = calloc(depth, sizeof(*qp->parents));
+	qp->held_cqe = calloc(n, sizeof(*qp->held_cqe));
+	if (!qp->slots || !qp->free_base || !qp->parents || !qp->held_cqe) {
+		free_rings(qp);
+		return nvmfr__fail(-ENOMEM, "qpair %u: no memory for %u commands", qp->qid, depth);
+	}
+	qp->mask = n - 1;
+	return 0;
+}
+
+int nvmfr__qpair_attach(struct nvmfr_qpair *qp, struct fab_ep *ep, uint32_t depth)
+{
+	int err = alloc_rings(qp, depth);
+
+	if (err)
+		return err;
+	memset(qp->slots, 0, (qp->mask + 1) * sizeof(*qp->slots));
+	for (uint32_t i = 0; i <= qp->mask; i++)
+		atomic_init(&qp->slots[i].expect, i ^ 1u);
+	/* Popped from the end: slot 0 first. */
+	qp->free_top = qp->free_base;
+	for (uint32_t i = depth; i-- > 0;) {
+		*qp->free_top++ = &qp->slots[i];
+		qp->parents[i].next = qp->parent_free;
+		qp->parent_free = &qp->parents[i];
+	}
+	qp->depth = depth;
+	qp->ep = ep;
+	qp->ops = ep->ops;
+	qp->dev_index = ep->dev->index;
+	qp->capsules = ep->capsules;
+	qp->responses = ep->responses;
+	qp->send_positions = ep->send_positions;
+	qp->recv_positions = ep->recv_positions;
+	qp->state = LINK_LIVE;
+	nvmfr__qpair_credit(qp);
+	return 0;
+}
+
+/* ---- credit ----------------------------------------------------------------------------------------- */
+
+uint32_t nvmfr__qpair_room(struct nvmfr_qpair *qp)
+{
+	uint32_t ring = qp->send_positions - (qp->send_seq - qp->done_seq);
+	uint32_t end;
+
+	if (qp->send_seq - qp->lap == qp->send_positions)
+		qp->lap = qp->send_seq;
+	end = qp->send_positions - (qp->send_seq - qp->lap);
+	return nvmfr__min_u32(nvmfr__min_u32(free_slots(qp), ring), end);
+}
+
+void nvmfr__qpair_credit(struct nvmfr_qpair *qp)
+{
+	bool closed = qp->state != LINK_LIVE || qp->broken || qp->backlog;
+
+	qp->credit = closed ? 0 : nvmfr__qpair_room(qp);
+}
+
+/* ---- news between service and owner ----------------------------------------------------------------- */
+
+static void ring(int fd)
+{
+	uint64_t one = 1;
+
+	/* Full means that it is readable already. */
+	if (fd >= 0 && write(fd, &one, sizeof(one)) < 0)
+		return;
+}
+
+void nvmfr__link_publish(struct qpair_link *link)
+{
+	uint32_t next = atomic_load_explicit(link->word, memory_order_relaxed) + 1;
+
+	atomic_store_explicit(link->word, next ? next : 1, memory_order_release);
+	ring(link->owner_fd);
+}
+
+/* The rings, slots and counts of a queue that the service connected become the owner's. */
+static void move_in(struct nvmfr_qpair *qp, struct nvmfr_qpair *boot)
+{
+	free_rings(qp);
+	qp->slots = boot->slots;
+	qp->free_base = boot->free_base;
+	qp->free_top = boot->free_top;
+	qp->parents = boot->parents;
+	qp->parent_free = boot->parent_free;
+	qp->held_cqe = boot->held_cqe;
+	qp->mask = boot->mask;
+	qp->depth = boot->depth;
+	qp->send_seq = boot->send_seq;
+	qp->lap = boot->lap;
+	qp->done_seq = boot->done_seq;
+	qp->recv_pos = boot->recv_pos;
+	qp->ready = boot->ready;
+	qp->unposted = boot->unposted;
+	qp->ep = boot->ep;
+	qp->ops = boot->ops;
+	qp->dev_index = boot->dev_index;
+	qp->capsules = boot->capsules;
+	qp->responses = boot->responses;
+	qp->send_positions = boot->send_positions;
+	qp->recv_positions = boot->recv_positions;
+	boot->slots = NULL;
+	boot->free_base = NULL;
+	boot->parents = NULL;
+	boot->held_cqe = NULL;
+	qp->drain_next = 0;
+	qp->broken = false;
+	qp->expired = 0;
+}
+
+static int watch_endpoint(struct nvmfr_qpair *qp)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+	int fd = qp->ops->ep_fd(qp->ep);
+
+	if (epoll_ctl(qp->epoll_fd, EPOLL_CTL_ADD, fd, &ev) && errno != EEXIST)
+		return nvmfr__fail(-errno, "qpair %u: its completion descriptor cannot be watched: %s", qp->qid,
+				   nvmfr__strerror(errno));
+	return 0;
+}
+
+static void adopt_state(struct nvmfr_qpair *qp)
+{
+	struct qpair_link *link = &qp->link;
+
+	if (link->boot) {
+		move_in(qp, link->boot);
+		nvmfr__qpair_free(link->boot);
+		link->boot = NULL;
+		if (qp->epoll_fd >= 0)
+			watch_endpoint(qp);
+	}
+	if (link->state >= LINK_LOST && !qp->broken) {
+		qp->err = link->err;
+		memcpy(qp->sentence, link->sentence, sizeof(qp->sentence));
+	}
+	qp->state = link->state;
+}
+
+void nvmfr__qpair_adopt(struct nvmfr_qpair *qp)
+{
+	struct qpair_link *link = &qp->link;
+
+	if (nvmfr__qpair_forked(qp) || !link->lock)
+		return;
+	pthread_mutex_lock(link->lock);
+	qp->adopted = atomic_load_explicit(qp->word, memory_order_acquire);
+	if (link->ns != qp->ns) {
+		nvmfr__ns_table_put(qp->ns);
+		qp->ns = nvmfr__ns_table_get(link->ns);
+	}
+	qp->limits = link->limits;
+	qp->limits.max_descriptors = nvmfr__min_u32(link->limits.max_descriptors, qp->max_descriptors);
+	qp->icd_bytes = link->limits.icd_bytes;
+	qp->nsid[0] = qp->nsid[1] = 0;
+	qp->ns_max_blocks = 0;
+	if (qp->state != link->state)
+		adopt_state(qp);
+	pthread_mutex_unlock(link->lock);
+	nvmfr__qpair_credit(qp);
+}
+
+void nvmfr__qpair_fault(struct nvmfr_qpair *qp, int err, const char *fmt, ...)
+{
+	struct qpair_link *link = &qp->link;
+	va_list args;
+
+	if (qp->broken)
+		return;
+	qp->broken = true;
+	qp->credit = 0;
+	qp->err = err;
+	va_start(args, fmt);
+	vsnprintf(qp->sentence, sizeof(qp->sentence), fmt, args);
+	va_end(args);
+	if (!link->lock)
+		return;
+	pthread_mutex_lock(link->lock);
+	link->fault = err;
+	snprintf(link->fault_text, sizeof(link->fault_text), "%.*s", (int)sizeof(link->fault_text) - 1, qp->sentence);
+	pthread_mutex_unlock(link->lock);
+	ring(link->service_fd);
+}
+
+void nvmfr__qpair_retire(struct nvmfr_qpair *qp)
+{
+	struct qpair_link *link = &qp->link;
+
+	qp->ops->ep_stop(qp->ep);
+	pthread_mutex_lock(link->lock);
+	link->state = LINK_CLOSED;
+	pthread_mutex_unlock(link->lock);
+	ring(link->service_fd);
+	qp->state = LINK_CLOSED;
+	qp->ep = NULL;
+}
+
+bool nvmfr__qpair_names(const struct nvmfr_qpair *qp, const struct nvmfr_buffer *buf)
+{
+	for (uint32_t i = 0; qp->slots && i <= qp->mask; i++) {
+		const struct qslot *slot = &qp->slots[i];
+
+		if (slot_in_flight(qp, slot) && atomic_load_explicit(&slot->buf, memory_order_relaxed) == buf)
+			return true;
+	}
+	return false;
+}
+
+int nvmfr__qpair_state_error(struct nvmfr_qpair *qp)
+{
+	if (nvmfr__qpair_forked(qp))
+		return nvmfr__fail(-EOWNERDEAD,
+				   "qpair %u was made before fork(): it works in the parent only; connect anew in the child",
+				   qp->qid);
+	if (qp->state == LINK_CONNECTING)
+		return -EAGAIN;
+	nvmfr__err_set(qp->sentence);
+	return -ENOTCONN;
+}
+
+/* ---- sleeping --------------------------------------------------------------------------------------- */
+
+static int make_fds(struct nvmfr_qpair *qp)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+	int owner = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	int epoll = epoll_create1(EPOLL_CLOEXEC);
+
+	if (owner < 0 || epoll < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, owner, &ev)) {
+		int err = -errno;
+
+		if (owner >= 0)
+			close(owner);
+		if (epoll >= 0)
+			close(epoll);
+		return nvmfr__fail(err, "qpair %u: no descriptor to sleep on: %s", qp->qid, nvmfr__strerror(err));
+	}
+	qp->epoll_fd = epoll;
+	pthread_mutex_lock(qp->link.lock);
+	qp->link.owner_fd = owner;
+	pthread_mutex_unlock(qp->link.lock);
+	return 0;
+}
+
+int nvmfr__qpair_fd(struct nvmfr_qpair *qp)
+{
+	int err;
+
+	if (nvmfr__qpair_forked(qp))
+		return nvmfr__qpair_state_error(qp);
+	if (qp->epoll_fd >= 0)
+		return qp->epoll_fd;
+	err = make_fds(qp);
+	if (!err && qp->state == LINK_LIVE)
+		err = watch_endpoint(qp);
+	return err ? err : qp->epoll_fd;
+}
+
+/* For the service: when this sleeper's oldest command is over its time. */
+static void tell_deadline(struct nvmfr_qpair *qp)
+{
+	uint32_t now = atomic_load_explicit(qp->tick, memory_order_relaxed), oldest = 0, at;
+
+	if (!qp->timeout_ticks)
+		return;
+	for (uint32_t i = 0; i <= qp->mask; i++)
+		if (slot_in_flight(qp, &qp->slots[i]))
+			oldest = nvmfr__max_u32(oldest, now - qp->slots[i].tick);
+	at = now - oldest + qp->timeout_ticks + 1;
+	if (free_slots(qp) == qp->depth)
+		at = 0;
+	atomic_store_explicit(&qp->link.wake_tick, at, memory_order_relaxed);
+}
+
+static int arm_live(struct nvmfr_qpair *qp)
+{
+	uint64_t word;
+	int err;
+
+	if (qp->ready)
+		return 1;
+	tell_deadline(qp);
+	err = qp->ops->arm(qp->ep);
+	if (err)
+		return err;
+	/* What came before the arming rings no bell. */
+	word = qp->ops->poll(qp->ep);
+	qp->ready += FAB_POLL_RESPONSES(word);
+	qp->done_seq += FAB_POLL_SENDS(word);
+	if (word & FAB_POLL_BAD)
+		nvmfr__qpair_fault(qp, -ECONNABORTED, "qpair %u: %s", qp->qid, qp->ep->error);
+	if (qp->ready || (word & (FAB_POLL_MORE | FAB_POLL_BAD)))
+		return 1;
+	return FAB_POLL_SENDS(word) && (qp->held || qp->backlog) ? 1 : 0;
+}
+
+int nvmfr__qpair_arm(struct nvmfr_qpair *qp)
+{
+	uint64_t count;
+	ssize_t got = 0;
+
+	if (nvmfr__qpair_forked(qp))
+		return nvmfr__qpair_state_error(qp);
+	/* Drained before the look at the word: news after it rings again. */
+	if (qp->link.owner_fd >= 0)
+		got = read(qp->link.owner_fd, &count, sizeof(count));
+	if (got > 0 || !likely_live(qp))
+		return 1;
+	if (qp->state == LINK_LIVE && !qp->broken)
+		return arm_live(qp);
+	return qp->state >= LINK_LOST ? 1 : 0;
+}

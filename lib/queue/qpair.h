@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One queue pair: slots, CIDs, capsules, submit, poll, drain. The admin queue is one too.
+ *
+ * Slots. A CID is 4 bits of generation over 12 bits of slot. A slot's `expect` is what CQE dword 3 is
+ * when its command ends well: the CID, status 0. While no such completion may come (the slot is free,
+ * or its command needs more than the common handling) expect names another slot, cid ^ 1, which no
+ * dword that led here can equal. So one compare tells outstanding, generation and success at once.
+ *
+ * Send ring. send_seq counts capsules written, done_seq capsules that the fabric has let go of;
+ * send_seq - lap is the ring position. credit is how many commands fit without a second look: slots,
+ * room and the end of the ring in one number, 0 whenever the slow path must see to something first.
+ *
+ * Threads. The owner's fields are one thread's. `link` is what owner and service tell each other,
+ * guarded by the host's lock; `word` changes (release) whenever link has something new for the owner.
+ */
+#ifndef NVMFR_QUEUE_QPAIR_H
+#define NVMFR_QUEUE_QPAIR_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include <nvmfr/nvmfr.h>
+
+#include "base/util.h"
+#include "fabric/buffer.h"
+#include "fabric/fabric.h"
+#include "queue/ns.h"
+#include "wire/sqe.h"
+
+enum slot_kind {
+	SLOT_PLAIN = 0,      /* free, or ends by the one compare */
+	SLOT_CARRIED,        /* its SEND carries the caller's data: done when response and SEND are in */
+	SLOT_CHILD,          /* one of the commands of a parent */
+};
+
+struct qslot {
+	_Atomic uint32_t expect;
+	uint16_t cid;                        /* kind != SLOT_PLAIN: the command's */
+	uint8_t kind;                        /* enum slot_kind */
+	bool answered;                       /* SLOT_CARRIED: the response is in, the SEND is not */
+	uint64_t user_data;
+	const struct nvmfr_buffer *_Atomic buf;
+	uint32_t tick;                       /* when it was submitted */
+	uint32_t ref;                        /* SLOT_CARRIED: send_seq; SLOT_CHILD: index of the parent */
+};
+_Static_assert(sizeof(struct qslot) == 32, "two slots to a cache line");
+
+/* Where an I/O's data stands: one buffer, or a place in an iov array. */
+struct cursor {
+	struct nvmfr_iov one;                /* iov points here when there is no array */
+	const struct nvmfr_iov *iov;
+	uint64_t left;                       /* pieces, the present one included */
+	uint64_t skip;                       /* bytes of the present piece already used */
+};
+
+/* An I/O carried by several commands, or with several pieces. */
+struct qparent {
+	struct qparent *next;                /* backlog or free list */
+	uint64_t user_data;
+	uint64_t lba, blocks_left;           /* not issued yet */
+	struct cursor at;
+	uint64_t fail_lba;                   /* lowest that failed */
+	uint64_t cqe_result;
+	uint32_t nsid;
+	uint32_t outstanding;                /* commands */
+	uint32_t commands;                   /* issued in all */
+	int32_t result;
+	uint16_t status;
+	uint8_t op, shift;
+	bool fua;
+	bool busy;                           /* between accept and completion */
+};
+
+/* What a controller allows an I/O queue; from its identify data. */
+struct queue_limits {
+	uint64_t max_xfer_bytes;             /* one command's data */
+	uint64_t zeroes_bytes;               /* Write Zeroes: WZSL, or UINT64_MAX */
+	uint32_t icd_bytes;                  /* 0: no in-capsule data */
+	uint32_t max_descriptors;            /* 1 or more */
+	bool write_zeroes;                   /* ONCS */
+};
+
+enum link_state {
+	LINK_CONNECTING = 1,                 /* the endpoint is the service's */
+	LINK_LIVE,                           /* the owner's */
+	LINK_LOST,                           /* disconnected; the owner stops it and returns it */
+	LINK_CLOSED,                         /* returned, or there never was one */
+};
+
+struct qpair_link {
+	pthread_mutex_t *lock;               /* the host's, for all below; NULL: the service is the owner */
+	_Atomic uint32_t *word;              /* on a page that fork wipes: 0 is a forked child */
+	const _Atomic uint32_t *tick;        /* the host's coarse time */
+	int service_fd;                      /* eventfd that wakes the service; the owner writes it */
+	int owner_fd;                        /* eventfd that wakes the owner; -1: not made yet */
+
+	/* service to owner */
+	enum link_state state;
+	struct fab_ep *ep;                   /* until the owner returned it and the service destroyed it */
+	struct nvmfr_qpair *boot;            /* a connected queue for the owner to move in */
+	struct queue_limits limits;
+	struct ns_table *ns;                 /* a reference */
+	void *entry;                         /* the service's own */
+	int err;                             /* LINK_LOST: why */
+	char sentence[256];
+
+	/* owner to service */
+	int fault;                           /* the owner saw the connection fail: -errno */
+	char fault_text[FAB_ERROR_TEXT];
+	_Atomic uint32_t wake_tick;          /* a sleeper's nearest deadline; 0: none */
+};
+
+struct nvmfr_qpair {
+	/* written on every command or batch */
+	_Alignas(CACHE_LINE) uint32_t credit;
+	uint32_t send_seq, lap, done_seq;
+	struct qslot **free_top;             /* the next free slot is free_top[-1] */
+	uint32_t recv_pos;                   /* of the oldest response not consumed */
+	uint32_t ready;                      /* responses seen by the fabric, not consumed */
+	uint32_t unposted;                   /* receives consumed, not reposted */
+	uint32_t held;                       /* SLOT_CARRIED that are answered */
+	uint64_t commands;                   /* completed */
+
+	/* read on every command, changed when the namespace or the connection does */
+	_Alignas(CACHE_LINE) const _Atomic uint32_t *word;
+	const _Atomic uint32_t *tick;
+	const void *host;
+	uint32_t adopted;                    /* the value of *word that the fields below belong to */
+	uint32_t ns_shift;                   /* this and the next three: the namespace last used */
+	uint64_t ns_blocks;
+	uint64_t ns_max_blocks;              /* one command's; 0: none is remembered */
+	uint32_t nsid[2];                    /* for reads and for writes; 0 for writes where they are not allowed */
+	uint32_t dev_index;
+
+	_Alignas(CACHE_LINE) struct qslot *slots;
+	unsigned char *capsules;
+	const unsigned char *responses;
+	struct fab_ep *ep;
+	const struct fab_ops *ops;
+	uint32_t mask;                       /* slots - 1 */
+	uint32_t send_positions, recv_positions;
+	uint32_t icd_bytes;
+	uint64_t qpair_data;
+
+	/* cold */
+	_Alignas(CACHE_LINE) uint32_t depth;
+	uint32_t seen_tick;
+	uint32_t timeout_ticks;              /* 0: never */
+	uint32_t expired;                    /* commands found over their time */
+	uint32_t drain_next;
+	enum link_state state;               /* as adopted */
+	bool broken;                         /* the owner saw it fail, the service has been told */
+	uint16_t qid;
+	uint32_t max_descriptors;            /* asked for; limits has the granted ones */
+	struct qslot **free_base;
+	struct qparent *parents, *parent_free, *backlog, **backlog_tail;
+	uint32_t children;                   /* slots of kind SLOT_CHILD */
+	struct held_cqe { uint64_t result; uint16_t status; } *held_cqe;
+	struct queue_limits limits;
+	struct ns_table *ns;                 /* a reference */
+	uint64_t bounced_bytes;
+	struct nvmfr_buffer *scratch;        /* nvmfr_pread's, made when first needed */
+	int epoll_fd;                        /* -1: not made yet */
+	int err;
+	char sentence[256];
+	struct qpair_link link;
+};
+_Static_assert(offsetof(struct nvmfr_qpair, word) == CACHE_LINE, "what a command writes fits one line");
+_Static_assert(offsetof(struct nvmfr_qpair, slots) == 2 * CACHE_LINE, "what a command reads of its namespace fits one line");
+
+#define likely_live(qp) \
+	likely(atomic_load_explicit((qp)->word, memory_order_relaxed) == (qp)->adopted)
+
+static inline uint32_t free_slots(const struct nvmfr_qpair *qp)
+{
+	return (uint32_t)(qp->free_top - qp->free_base);
+}
+
+static inline bool slot_in_flight(const struct nvmfr_qpair *qp, const struct qslot *slot)
+{
+	uint32_t expect = atomic_load_explicit(&slot->expect, memory_order_relaxed);
+
+	return slot->kind != SLOT_PLAIN || (expect & qp->mask) == (uint32_t)(slot - qp->slots);
+}
+
+/* The CID of a slot's next command: a generation on. */
+static inline uint32_t slot_next_cid(const struct qslot *slot)
+{
+	return ((atomic_load_explicit(&slot->expect, memory_order_relaxed) ^ 1u) + 0x1000u) & 0xffffu;
+}
+
+/* ---- qpair.c: life -------------------------------------------------------------------------------- */
+
+/* Nothing attached. The caller fills in host, word, tick and link. */
+struct nvmfr_qpair *nvmfr__qpair_new(uint16_t qid);
+void nvmfr__qpair_free(struct nvmfr_qpair *qp);       /* accepts NULL; the endpoint must be gone */
+
+/* Makes slots and rings ready for a connected endpoint with `depth` commands in flight. */
+int nvmfr__qpair_attach(struct nvmfr_qpair *qp, struct fab_ep *ep, uint32_t depth);
+
+/* The owner takes over what the service published. Locks, unless this is a forked child. */
+void nvmfr__qpair_adopt(struct nvmfr_qpair *qp);
+
+static inline bool nvmfr__qpair_forked(const struct nvmfr_qpair *qp)
+{
+	return atomic_load_explicit(qp->word, memory_order_relaxed) == 0;
+}
+
+/* How many commands slots and ring take in one run; wraps the ring at its end. */
+uint32_t nvmfr__qpair_room(struct nvmfr_qpair *qp);
+
+/* Sets credit: the room, or 0 while something else must come first. */
+void nvmfr__qpair_credit(struct nvmfr_qpair *qp);
+
+/* The connection failed under the owner: nothing more is sent, the service is told. */
+void nvmfr__qpair_fault(struct nvmfr_qpair *qp, int err, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Ends the endpoint's access to memory and hands it back to the service. */
+void nvmfr__qpair_retire(struct nvmfr_qpair *qp);
+
+/* The service: what it changed in link becomes visible, a sleeper wakes. The host's lock held. */
+void nvmfr__link_publish(struct qpair_link *link);
+
+/* Whether a command in flight names buf. The host's lock held; exact when the owner calls. */
+bool nvmfr__qpair_names(const struct nvmfr_qpair *qp, const struct nvmfr_buffer *buf);
+
+/* Why submit or poll cannot: the state as -errno with its sentence. */
+int nvmfr__qpair_state_error(struct nvmfr_qpair *qp);
+
+int nvmfr__qpair_fd(struct nvmfr_qpair *qp);
+int nvmfr__qpair_arm(struct nvmfr_qpair *qp);
+
+/* ---- submit.c --------------------------------------------------------------------------------------- */
+
+/* One SQE as it is, but for its CID: admin commands, Fabrics Connect. -EAGAIN: no room. */
+int nvmfr__qpair_post_raw(struct nvmfr_qpair *qp, const struct nvme_sqe *sqe, uint64_t user_data);
+
+int nvmfr__qpair_read(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks,
+		      struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data);
+int nvmfr__qpair_write(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks,
+		       struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data);
+int nvmfr__qpair_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, unsigned int n);
+
+/* Hands n capsules, written from ring position first on, to the fabric. */
+int nvmfr__qpair_post(struct nvmfr_qpair *qp, uint32_t first, uint32_t n);
+
+/* Takes a slot and a capsule for one command; the caller has checked credit. */
+struct qslot *nvmfr__qpair_take(struct nvmfr_qpair *qp, struct nvme_sqe **sqe, uint32_t *cid);
+
+/* ---- split.c: I/Os of several commands or pieces ---------------------------------------------------- */
+
+/* Accepts an I/O that one plain command cannot carry. 0, or an error and no effect. */
+int nvmfr__split_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *io, const struct ns_entry *ns);
+
+/* Issues what the backlog has and the queue takes. */
+void nvmfr__split_issue(struct nvmfr_qpair *qp);
+
+/* A child ended. Fills out when its parent is complete: 1, else 0. */
+unsigned int nvmfr__split_child_done(struct nvmfr_qpair *qp, struct qslot *slot, int32_t result, uint16_t status,
+				     uint64_t cqe_result, struct nvmfr_completion *out);
+
+/* After the connection is gone: the backlog will not be issued. */
+void nvmfr__split_abandon(struct nvmfr_qpair *qp);
+unsigned int nvmfr__split_reap(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max);
+
+/* ---- poll.c ----------------------------------------------------------------------------------------- */
+
+int nvmfr__qpair_poll(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max);
+
+#endif

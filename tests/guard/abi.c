@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sizes and offsets of every public struct, frozen: a line that must change here is a new soversion,
+ * except that a growable struct (its first member is size) may gain fields at its end.
+ *
+ * Prints the table, which other languages' mirrors of these structs are compared with.
+ */
+#include <nvmfr/nvmfr.h>
+#include <nvmfr/soft.h>
+
+#include <stdio.h>
+
+/* clang-format off */
+#define TABLE(SIZE, FIELD)									\
+	SIZE(nvmfr_host_opts, 56)								\
+	FIELD(nvmfr_host_opts, size, 0)								\
+	FIELD(nvmfr_host_opts, hostnqn, 8)							\
+	FIELD(nvmfr_host_opts, hostid, 16)							\
+	FIELD(nvmfr_host_opts, flags, 32)							\
+	FIELD(nvmfr_host_opts, log_level, 36)							\
+	FIELD(nvmfr_host_opts, log_fn, 40)							\
+	FIELD(nvmfr_host_opts, log_arg, 48)							\
+												\
+	SIZE(nvmfr_ctrl_opts, 80)								\
+	FIELD(nvmfr_ctrl_opts, size, 0)								\
+	FIELD(nvmfr_ctrl_opts, uri, 8)								\
+	FIELD(nvmfr_ctrl_opts, traddr, 16)							\
+	FIELD(nvmfr_ctrl_opts, trsvcid, 24)							\
+	FIELD(nvmfr_ctrl_opts, subnqn, 32)							\
+	FIELD(nvmfr_ctrl_opts, host_traddr, 40)							\
+	FIELD(nvmfr_ctrl_opts, kato_ms, 48)							\
+	FIELD(nvmfr_ctrl_opts, connect_timeout_ms, 52)						\
+	FIELD(nvmfr_ctrl_opts, admin_timeout_ms, 56)						\
+	FIELD(nvmfr_ctrl_opts, num_io_queues, 60)						\
+	FIELD(nvmfr_ctrl_opts, admin_depth, 62)							\
+	FIELD(nvmfr_ctrl_opts, tos, 64)								\
+	FIELD(nvmfr_ctrl_opts, ack_timeout, 65)							\
+	FIELD(nvmfr_ctrl_opts, retry_count, 66)							\
+	FIELD(nvmfr_ctrl_opts, rnr_retry_count, 67)						\
+	FIELD(nvmfr_ctrl_opts, reserved, 68)							\
+												\
+	SIZE(nvmfr_ctrl_info, 408)								\
+	FIELD(nvmfr_ctrl_info, size, 0)								\
+	FIELD(nvmfr_ctrl_info, cntlid, 8)							\
+	FIELD(nvmfr_ctrl_info, num_io_queues, 10)						\
+	FIELD(nvmfr_ctrl_info, max_queue_depth, 12)						\
+	FIELD(nvmfr_ctrl_info, max_sgl_descriptors, 14)						\
+	FIELD(nvmfr_ctrl_info, max_xfer_bytes, 16)						\
+	FIELD(nvmfr_ctrl_info, max_icd_bytes, 20)						\
+	FIELD(nvmfr_ctrl_info, ns_count, 24)							\
+	FIELD(nvmfr_ctrl_info, kato_ms, 28)							\
+	FIELD(nvmfr_ctrl_info, version, 32)							\
+	FIELD(nvmfr_ctrl_info, vid, 36)								\
+	FIELD(nvmfr_ctrl_info, oncs, 38)							\
+	FIELD(nvmfr_ctrl_info, mdts, 40)							\
+	FIELD(nvmfr_ctrl_info, reserved, 41)							\
+	FIELD(nvmfr_ctrl_info, serial, 44)							\
+	FIELD(nvmfr_ctrl_info, model, 65)							\
+	FIELD(nvmfr_ctrl_info, firmware, 106)							\
+	FIELD(nvmfr_ctrl_info, device, 115)							\
+	FIELD(nvmfr_ctrl_info, subnqn, 180)							\
+												\
+	SIZE(nvmfr_ns_info, 72)									\
+	FIELD(nvmfr_ns_info, size, 0)								\
+	FIELD(nvmfr_ns_info, capacity_blocks, 8)						\
+	FIELD(nvmfr_ns_info, nsid, 16)								\
+	FIELD(nvmfr_ns_info, block_bytes, 20)							\
+	FIELD(nvmfr_ns_info, metadata_bytes, 24)						\
+	FIELD(nvmfr_ns_info, read_only, 28)							\
+	FIELD(nvmfr_ns_info, reserved, 29)							\
+	FIELD(nvmfr_ns_info, nguid, 32)								\
+	FIELD(nvmfr_ns_info, uuid, 48)								\
+	FIELD(nvmfr_ns_info, eui64, 64)								\
+												\
+	SIZE(nvmfr_qpair_opts, 32)								\
+	FIELD(nvmfr_qpair_opts, size, 0)							\
+	FIELD(nvmfr_qpair_opts, depth, 8)							\
+	FIELD(nvmfr_qpair_opts, max_descriptors, 10)						\
+	FIELD(nvmfr_qpair_opts, io_timeout_ms, 12)						\
+	FIELD(nvmfr_qpair_opts, qpair_data, 16)							\
+	FIELD(nvmfr_qpair_opts, flags, 24)							\
+	FIELD(nvmfr_qpair_opts, reserved, 28)							\
+												\
+	SIZE(nvmfr_qpair_info, 32)								\
+	FIELD(nvmfr_qpair_info, size, 0)							\
+	FIELD(nvmfr_qpair_info, qid, 8)								\
+	FIELD(nvmfr_qpair_info, depth, 10)							\
+	FIELD(nvmfr_qpair_info, state, 12)							\
+	FIELD(nvmfr_qpair_info, in_flight, 14)							\
+	FIELD(nvmfr_qpair_info, commands, 16)							\
+	FIELD(nvmfr_qpair_info, bounced_bytes, 24)						\
+												\
+	SIZE(nvmfr_iov, 24)									\
+	FIELD(nvmfr_iov, buf, 0)								\
+	FIELD(nvmfr_iov, offset_bytes, 8)							\
+	FIELD(nvmfr_iov, len_bytes, 16)								\
+												\
+	SIZE(nvmfr_io, 64)									\
+	FIELD(nvmfr_io, op, 0)									\
+	FIELD(nvmfr_io, reserved0, 1)								\
+	FIELD(nvmfr_io, flags, 2)								\
+	FIELD(nvmfr_io, nsid, 4)								\
+	FIELD(nvmfr_io, lba, 8)									\
+	FIELD(nvmfr_io, nblocks, 16)								\
+	FIELD(nvmfr_io, buf, 24)								\
+	FIELD(nvmfr_io, iov, 24)								\
+	FIELD(nvmfr_io, offset_bytes, 32)							\
+	FIELD(nvmfr_io, niov, 32)								\
+	FIELD(nvmfr_io, user_data, 40)								\
+	FIELD(nvmfr_io, reserved1, 48)								\
+												\
+	SIZE(nvmfr_completion, 32)								\
+	FIELD(nvmfr_completion, user_data, 0)							\
+	FIELD(nvmfr_completion, qpair_data, 8)							\
+	FIELD(nvmfr_completion, result, 16)							\
+	FIELD(nvmfr_completion, status, 20)							\
+	FIELD(nvmfr_completion, flags, 22)							\
+	FIELD(nvmfr_completion, cqe_result, 24)							\
+												\
+	SIZE(nvmfr_soft_opts, 80)								\
+	FIELD(nvmfr_soft_opts, size, 0)								\
+	FIELD(nvmfr_soft_opts, subnqn, 8)							\
+	FIELD(nvmfr_soft_opts, flags, 16)							\
+	FIELD(nvmfr_soft_opts, latency_us, 20)							\
+	FIELD(nvmfr_soft_opts, sgls, 24)							\
+	FIELD(nvmfr_soft_opts, ioccsz, 28)							\
+	FIELD(nvmfr_soft_opts, iorcsz, 32)							\
+	FIELD(nvmfr_soft_opts, nn, 36)								\
+	FIELD(nvmfr_soft_opts, kato_min_ms, 40)							\
+	FIELD(nvmfr_soft_opts, queue_entries, 44)						\
+	FIELD(nvmfr_soft_opts, num_io_queues, 46)						\
+	FIELD(nvmfr_soft_opts, maxcmd, 48)							\
+	FIELD(nvmfr_soft_opts, icdoff, 50)							\
+	FIELD(nvmfr_soft_opts, oncs, 52)							\
+	FIELD(nvmfr_soft_opts, kas, 54)								\
+	FIELD(nvmfr_soft_opts, mdts, 56)							\
+	FIELD(nvmfr_soft_opts, mpsmin, 57)							\
+	FIELD(nvmfr_soft_opts, msdbd, 58)							\
+	FIELD(nvmfr_soft_opts, ready_timeout, 59)						\
+	FIELD(nvmfr_soft_opts, ready_after_us, 60)						\
+	FIELD(nvmfr_soft_opts, oaes, 64)							\
+	FIELD(nvmfr_soft_opts, reserved, 68)							\
+												\
+	SIZE(nvmfr_soft_ns_opts, 40)								\
+	FIELD(nvmfr_soft_ns_opts, size, 0)							\
+	FIELD(nvmfr_soft_ns_opts, path, 8)							\
+	FIELD(nvmfr_soft_ns_opts, size_bytes, 16)						\
+	FIELD(nvmfr_soft_ns_opts, nsid, 24)							\
+	FIELD(nvmfr_soft_ns_opts, block_bytes, 28)						\
+	FIELD(nvmfr_soft_ns_opts, flags, 32)							\
+	FIELD(nvmfr_soft_ns_opts, reserved, 36)							\
+												\
+	SIZE(nvmfr_soft_fault, 40)								\
+	FIELD(nvmfr_soft_fault, size, 0)							\
+	FIELD(nvmfr_soft_fault, kind, 8)							\
+	FIELD(nvmfr_soft_fault, qid, 12)							\
+	FIELD(nvmfr_soft_fault, opcode, 16)							\
+	FIELD(nvmfr_soft_fault, detail, 20)							\
+	FIELD(nvmfr_soft_fault, skip, 24)							\
+	FIELD(nvmfr_soft_fault, count, 28)							\
+	FIELD(nvmfr_soft_fault, value, 32)							\
+												\
+	SIZE(nvmfr_soft_counters, 88)								\
+	FIELD(nvmfr_soft_counters, size, 0)							\
+	FIELD(nvmfr_soft_counters, commands, 8)							\
+	FIELD(nvmfr_soft_counters, reads, 16)							\
+	FIELD(nvmfr_soft_counters, writes, 24)							\
+	FIELD(nvmfr_soft_counters, in_capsule_writes, 32)					\
+	FIELD(nvmfr_soft_counters, bytes_moved, 40)						\
+	FIELD(nvmfr_soft_counters, violations, 48)						\
+	FIELD(nvmfr_soft_counters, connections, 56)						\
+	FIELD(nvmfr_soft_counters, open_connections, 64)					\
+	FIELD(nvmfr_soft_counters, max_outstanding, 72)						\
+	FIELD(nvmfr_soft_counters, keep_alives, 80)
+/* clang-format on */
+
+#define ASSERT_SIZE(Struct, Bytes) _Static_assert(sizeof(struct Struct) == (Bytes), #Struct);
+#define ASSERT_FIELD(Struct, Field, Offset) \
+	_Static_assert(offsetof(struct Struct, Field) == (Offset), #Struct "." #Field);
+#define PRINT_SIZE(Struct, Bytes) printf("%s %d\n", #Struct, Bytes);
+#define PRINT_FIELD(Struct, Field, Offset) printf("%s.%s %d\n", #Struct, #Field, Offset);
+
+#if defined(__LP64__)
+TABLE(ASSERT_SIZE, ASSERT_FIELD)
+#endif
+
+int main(void)
+{
+	TABLE(PRINT_SIZE, PRINT_FIELD)
+	return 0;
+}

@@ -1,0 +1,30 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# tests/vm/run.sh BUILD_DIR [PATTERN]    test against the Linux kernel's own NVMe target
+#
+# Boots one guest and runs suite.sh in it; PATTERN (an extended regular expression) picks tests by
+# name. Exit status 0 all passed, 1 some failed, 77 no virtual machine can be had here (with
+# NVMFR_REQUIRE_VM=1 that is a failure too).
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+[ $# = 1 ] || [ $# = 2 ] || { sed -n '4,8p' "$0" >&2; exit 2; }
+build=$(cd "$1" && pwd) || exit 2
+
+for program in examples/{identify,copy,read,nvmfr-perf} tests/vm/vmcheck; do
+	[ -x "$build/$program" ] || missing+=" $program"
+done
+if [ -n "${missing:-}" ] && [ -z "${2:-}" ]; then
+	echo "not in $build, so nothing to test:$missing" >&2
+	exit 1
+fi
+
+start=$SECONDS
+"$here/vm-run" -t "${NVMFR_VM_SECONDS:-600}" bash "$here/suite.sh" "$build" "${2:-}"
+status=$?
+echo "# virtual machine: $((SECONDS - start)) s in all"
+if [ $status = 77 ]; then
+	[ "${NVMFR_REQUIRE_VM:-0}" = 1 ] || exit 77
+	echo "NVMFR_REQUIRE_VM=1 does not allow to skip" >&2
+fi
+[ $status = 0 ]

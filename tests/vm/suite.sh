@@ -1,0 +1,265 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# suite.sh BUILD_DIR [PATTERN]: runs in the guest (see run.sh). One line a test, "ok - NAME" or
+# "not ok - NAME", a failed one followed by its output; the last line is "N passed, N failed".
+set -u -o pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+build=$1 pattern=${2:-}
+. "$here/guest.sh"
+
+identify=$build/examples/identify
+copy=$build/examples/copy
+read_=$build/examples/read
+perf=$build/examples/nvmfr-perf
+vmcheck=$build/tests/vm/vmcheck
+work=/run/suite
+passed=0 failed=0
+# Not a multiple of the transfer limit, so the last command of a copy is a shorter one.
+file_bytes=$((5 * 1024 * 1024 + 3 * 4096))
+
+elapsed() { printf '%d.%d' $((($2 - $1) / 1000000)) $((($2 - $1) / 100000 % 10)); }
+microseconds() { echo "${EPOCHREALTIME/./}"; }
+
+# check NAME FUNCTION [ARGUMENT...]: a test fails with the first command that does.
+check() {
+	local name=$1 start status
+	shift
+	[[ $name =~ $pattern ]] || return 0
+	start=$(microseconds)
+	(set -e; "$@") >$work/output 2>&1
+	status=$?
+	if [ $status = 0 ]; then
+		passed=$((passed + 1))
+		echo "ok - $name ($(elapsed "$start" "$(microseconds)") s)"
+	else
+		failed=$((failed + 1))
+		echo "not ok - $name ($(elapsed "$start" "$(microseconds)") s, status $status)"
+		tail -n 30 $work/output | sed 's/^/#   /'
+	fi
+}
+
+# bounded PROGRAM...: a hang becomes a failure that says so.
+bounded() {
+	local status=0
+	timeout -k 5 60 "$@" || status=$?
+	[ $status != 124 ] && [ $status != 137 ] || echo "hung: ended after 60 s: $*"
+	return $status
+}
+
+# refuses WORDS PROGRAM...: fails as a program should, with one sentence that has WORDS (an extended
+# regular expression) in it; neither a hang nor a signal counts.
+refuses() {
+	local words=$1 status=0
+	shift
+	bounded "$@" >$work/sentence 2>&1 || status=$?
+	cat $work/sentence
+	[ $status != 0 ] || { echo "succeeded, but should have been refused: $*"; return 1; }
+	[ $status -lt 124 ] || { echo "status $status, from: $*"; return 1; }
+	grep -qiE "$words" $work/sentence || { echo "nothing there says: $words"; return 1; }
+}
+
+sum_of() { sha256sum <"$1" | cut -d' ' -f1; }
+
+same_sum() {
+	[ "$(sum_of "$1")" = "$(sum_of "$2")" ] || { echo "$1 and $2 differ"; return 1; }
+}
+
+random_file() { head -c "$2" /dev/urandom >"$1"; }
+
+# Direct I/O both ways: the kernel must neither keep what it writes nor remember what it read.
+kernel_write() { dd if="$1" of="$2" bs=256k oflag=direct status=none; }
+kernel_read() { dd if="$1" of="$2" bs=4k count=$((file_bytes / 4096)) iflag=direct status=none; }
+
+# Leaves with the first command that fails: runs in a shell of its own.
+set_up() {
+	set -e
+	nvmet_up
+	null_blk 0 512 64
+	null_blk 1 4096 64
+	truncate -s 64M /run/target.img
+	port 1 ipv4 $addr4 4420
+	port 2 ipv6 $addr6 4420
+	subsystem all
+	local backing nsid=1
+	for backing in ram512:/dev/nullb0 ram4096:/dev/nullb1 file:/run/target.img; do
+		subsystem "${backing%%:*}"
+		namespace "${backing%%:*}" 1 "${backing#*:}"
+		export_on 1 "${backing%%:*}"
+		# Gaps in the numbers, as a real subsystem has.
+		namespace all $nsid "${backing#*:}"
+		nsid=$((nsid + 3))
+	done
+	port 3 ipv6 "$(link_local)%dum0" 4421
+	export_on 1 all
+	export_on 2 all
+	export_on 3 all
+	subsystem closed
+	namespace closed 1 /dev/nullb0
+	only_hosts closed nqn.2024-01.io.nvmfr:friend
+	export_on 1 closed
+}
+
+# ---- the kernel's initiator, which shows that the guest itself works
+
+kernel_round_trip() {
+	local disk
+	disk=$(kernel_disk "$1" 1)
+	random_file $work/written $file_bytes
+	kernel_write $work/written "$disk"
+	kernel_read "$disk" $work/read
+	same_sum $work/written $work/read
+}
+
+# ---- what identify says
+
+no_rdma_device() { refuses 'RDMA device' "$identify" "$(uri all)"; }
+
+identity() {
+	local nsid files=()
+	nvme id-ctrl /dev/"$all_ctrl" -o json >$work/id-ctrl
+	for nsid in 1 4 7; do
+		nvme id-ns /dev/"$all_ctrl" -n $nsid -o json >$work/id-ns$nsid
+		nvme ns-descs /dev/"$all_ctrl" -n $nsid -o json >$work/ns-descs$nsid
+		files+=($nsid $work/id-ns$nsid $work/ns-descs$nsid)
+	done
+	bounded "$identify" --json "$1" >$work/identify
+	python3 "$here/same-identity.py" $work/identify $work/id-ctrl "${files[@]}"
+	bounded "$identify" "$1"
+}
+
+scoped_address() { bounded "$identify" "nvmf+rdma://[$(link_local)%dum0]:4421/$(nqn all)"; }
+
+# ---- data
+
+kernel_to_ours() {
+	random_file $work/written $file_bytes
+	kernel_write $work/written "$(kernel_disk "$1" 1)"
+	bounded "$copy" --length $file_bytes "$(uri "$1")" $work/read | tee $work/copy
+	same_sum $work/written $work/read
+	grep -q "$(sum_of $work/written)" $work/copy
+}
+
+ours_to_kernel() {
+	random_file $work/written $file_bytes
+	bounded "$copy" $work/written "$(uri "$1")" | tee $work/copy
+	grep -q "$(sum_of $work/written)" $work/copy
+	kernel_read "$(kernel_disk "$1" 1)" $work/read
+	same_sum $work/written $work/read
+}
+
+read_example() { bounded "$read_" "$(uri "$1")"; }
+
+random_verify() {
+	local name=$1
+	shift
+	bounded "$vmcheck" verify --threads 4 --ios 150 --seed "$RANDOM" "$@" "$(uri "$name")"
+}
+
+error_cases() { bounded "$vmcheck" errors "$(uri "$1")"; }
+
+perf_run() {
+	bounded "$perf" "$@" | tee $work/perf
+	grep -qi 'iops' $work/perf
+}
+
+# The first line keeps this test from passing on a kernel that calls its counters otherwise.
+no_retries() {
+	rdma statistic show link rxe0/1 | grep -E 'duplicate_request .* rcvd_rnr_err .* completer_retry_err '
+	! rxe_trouble
+}
+
+# ---- what is refused
+
+wrong_port() { refuses "4499" "$identify" "nvmf+rdma://$addr4:4499/$(nqn all)"; }
+wrong_nqn() { refuses "$(nqn nobody)" "$identify" "$(uri nobody)"; }
+no_route() { refuses '192\.0\.2\.1' "$identify" "nvmf+rdma://192.0.2.1:4420/$(nqn all)"; }
+silent_address() { refuses '10\.9\.0\.77' "$identify" "nvmf+rdma://10.9.0.77:4420/$(nqn all)"; }
+
+# The sentence must name the host: that is what an administrator has to add.
+refused_host() {
+	refuses "$host_nqn" "$identify" "$(uri closed)"
+	allow_host closed $host_nqn
+	bounded "$identify" "$(uri closed)"
+}
+
+# ---- the target goes away
+
+sectors_read() { awk '{ print $3 }' /sys/block/nullb1/stat; }
+io_runs_or_ended() { [ "$(sectors_read)" -gt "$1" ] || ! kill -0 "$2" 2>/dev/null; }
+
+# during_io PROGRAM...: takes the target away once PROGRAM reads from it; PROGRAM's status.
+during_io() {
+	local status=0 before job
+	before=$(sectors_read)
+	bounded "$@" &
+	job=$!
+	until_true 60 io_runs_or_ended "$before" $job
+	unexport_on 1 ram4096
+	wait $job || status=$?
+	export_on 1 ram4096
+	return $status
+}
+
+# perf has to end, by itself, with an error.
+removed_under_perf() {
+	local status=0
+	during_io "$perf" -q 8 -o 4096 -w randread -t 50 -c 2 -r "$(uri ram4096)" || status=$?
+	[ $status != 0 ] || { echo "no error, though the target went away"; return 1; }
+	[ $status -lt 124 ] || { echo "status $status"; return 1; }
+	bounded "$identify" "$(uri ram4096)"
+}
+
+# vmcheck counts: each command that was accepted must have ended, once.
+removed_under_vmcheck() { during_io "$vmcheck" until-lost --threads 4 "$(uri ram4096)"; }
+
+kernel_log_clean() { ! dmesg | grep -E 'BUG|WARNING|Oops|Call Trace|mr->lkey not free'; }
+
+# ----
+
+mkdir -p $work
+host_identity
+echo "# kernel $(uname -r), guest up after $(cut -d' ' -f1 /proc/uptime) s"
+check 'no RDMA device gets its sentence' no_rdma_device
+rxe_up
+(set_up)
+[ $? = 0 ] || { echo "the target could not be set up"; echo "0 passed, 1 failed"; exit 1; }
+all_ctrl=$(kernel_connect all)
+for name in ram512 ram4096 file; do
+	kernel_connect $name >/dev/null
+	until_true 30 kernel_disk $name 1 >/dev/null || { echo "the kernel's initiator found no disk"; exit 1; }
+done
+echo "# target up after $(cut -d' ' -f1 /proc/uptime) s"
+
+for name in ram512 ram4096 file; do
+	check "kernel initiator alone, $name" kernel_round_trip $name
+done
+check 'identify equals nvme-cli, IPv4' identity "$(uri all)"
+check 'identify equals nvme-cli, IPv6' identity "nvmf+rdma://[$addr6]:4420/$(nqn all)"
+check 'identify at an IPv6 address with a scope' scoped_address
+for name in ram512 ram4096 file; do
+	check "kernel writes, ours reads, $name" kernel_to_ours $name
+	check "ours writes, kernel reads, $name" ours_to_kernel $name
+done
+check 'random write, read, verify with 4 threads, ram512' random_verify ram512 --zeroes
+check 'random write, read, verify with 4 threads, ram4096' random_verify ram4096 --zeroes
+# Without Write Zeroes: tmpfs cannot zero a range, and nvmet passes that on.
+check 'random write, read, verify with 4 threads, file' random_verify file
+check 'the read example' read_example ram4096
+check 'mistakes get errors, ram512' error_cases ram512
+check 'perf, random reads' perf_run -q 8 -o 4096 -w randread -t 2 -c 2 -r "$(uri ram512)"
+check 'perf, random writes' perf_run -q 8 -o 16384 -w randwrite -t 2 -c 2 -r "$(uri ram4096)"
+check 'device counted no retry and no RNR' no_retries
+
+check 'wrong port' wrong_port
+check 'wrong NQN' wrong_nqn
+check 'address without a route' no_route
+check 'address that does not answer' silent_address
+check 'refused host, then allowed' refused_host
+kernel_disconnect ram4096
+check 'target removed under nvmfr-perf' removed_under_perf
+check 'target removed under vmcheck' removed_under_vmcheck
+check 'kernel log has no warning' kernel_log_clean
+
+echo "$passed passed, $failed failed"
+[ $failed = 0 ] && [ $passed -gt 0 ]

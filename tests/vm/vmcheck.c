@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * vmcheck verify [--threads N] [--ios N] [--seed N] [--zeroes] URI
+ *	random writes, reads, flushes and (with --zeroes) Write Zeroes against a model, a queue pair
+ *	a thread; overwrites the first megabytes of the first namespace
+ * vmcheck errors URI
+ *	every mistake of a caller gets its errno and a sentence, and the queue pair lives on
+ * vmcheck until-lost [--threads N] URI
+ *	reads until the target goes away; every accepted command must end, once
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "vmcheck.h"
+
+int fail(int err, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	fprintf(stderr, "vmcheck: ");
+	vfprintf(stderr, fmt, args);
+	fprintf(stderr, "\n");
+	va_end(args);
+	return err;
+}
+
+int api_fail(int err, const char *what)
+{
+	return fail(err, "%s: %s: %s", what, nvmfr_strerror(err), nvmfr_last_error());
+}
+
+/* splitmix64: the whole state is one word, so a seed names a run. */
+uint64_t next_random(uint64_t *state)
+{
+	uint64_t z = *state += 0x9e3779b97f4a7c15u;
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+	return z ^ (z >> 31);
+}
+
+uint64_t random_below(struct worker *w, uint64_t bound)
+{
+	return next_random(&w->random) % bound;
+}
+
+/* ---- connecting -------------------------------------------------------------------------------- */
+
+static int session_open(struct session *s)
+{
+	struct nvmfr_ctrl_opts opts;
+	int err;
+
+	err = nvmfr_host_create(NULL, &s->host);
+	if (err)
+		return api_fail(err, "host");
+	nvmfr_ctrl_opts_init(&opts, sizeof(opts));
+	opts.uri = s->uri;
+	err = nvmfr_connect(s->host, &opts, &s->ctrl);
+	if (!err)
+		err = nvmfr_ctrl_wait(s->ctrl, -1);
+	if (err)
+		return api_fail(err, "connect");
+	s->ns.size = sizeof(s->ns);
+	err = nvmfr_ns_info(s->ctrl, nvmfr_ns_next(s->ctrl, 0), &s->ns);
+	if (err)
+		return api_fail(err, "namespace");
+	if (s->ns.capacity_blocks < s->threads * (uint64_t)REGION_BYTES / s->ns.block_bytes)
+		return fail(-EINVAL, "the namespace has less than %u bytes a thread", REGION_BYTES);
+	return 0;
+}
+
+static int session_close(struct session *s)
+{
+	int err = nvmfr_disconnect(s->ctrl, 5000);
+
+	if (err)
+		return api_fail(err, "disconnect");
+	nvmfr_host_destroy(s->host);
+	return 0;
+}
+
+int worker_open(struct worker *w, size_t buffer_bytes)
+{
+	struct nvmfr_qpair_opts opts;
+	int err;
+
+	err = nvmfr_buffer_alloc(w->session->host, buffer_bytes, -1, &w->buf);
+	if (err)
+		return api_fail(err, "buffer");
+	w->mem = nvmfr_buffer_addr(w->buf);
+	nvmfr_qpair_opts_init(&opts, sizeof(opts));
+	opts.depth = DEPTH;
+	err = nvmfr_qpair_create(w->session->ctrl, &opts, &w->qp);
+	if (!err)
+		err = nvmfr_qpair_wait(w->qp, -1);
+	return err ? api_fail(err, "queue pair") : 0;
+}
+
+int worker_close(struct worker *w)
+{
+	int err;
+
+	nvmfr_qpair_destroy(w->qp);
+	err = nvmfr_buffer_release(w->buf);
+	free(w->model);
+	return err ? api_fail(err, "release of the buffer") : 0;
+}
+
+/* ---- commands in flight ------------------------------------------------------------------------- */
+
+uint64_t region_blocks(const struct worker *w)
+{
+	return REGION_BYTES / w->session->ns.block_bytes;
+}
+
+struct flight *idle_flight(struct worker *w)
+{
+	for (unsigned int i = 0; i < DEPTH; i++)
+		if (!w->flights[i].busy)
+			return &w->flights[i];
+	return NULL;
+}
+
+/* Data starts at an odd place; one in four is cut in two at a block boundary, with a hole between. */
+void place(struct worker *w, struct flight *f)
+{
+	uint32_t block = w->session->ns.block_bytes;
+	uint64_t area = (uint64_t)(f - w->flights) * AREA_BYTES;
+	uint64_t start = area + random_below(w, GAP_BYTES);
+	uint64_t head = f->nblocks;
+
+	if (f->nblocks > 1 && random_below(w, 4) == 0)
+		head = 1 + random_below(w, f->nblocks - 1);
+	f->npieces = head < f->nblocks ? 2 : 1;
+	f->pieces[0] = (struct nvmfr_iov){w->buf, start, head * block};
+	f->pieces[1] = (struct nvmfr_iov){w->buf, start + head * block + GAP_BYTES,
+					  (f->nblocks - head) * block};
+}
+
+int post(struct worker *w, struct flight *f)
+{
+	bool data = f->op == NVMFR_OP_READ || f->op == NVMFR_OP_WRITE;
+	struct nvmfr_io io = {
+		.op = f->op,
+		.nsid = w->session->ns.nsid,
+		.lba = f->nblocks ? w->index * region_blocks(w) + f->first : 0,
+		.nblocks = f->nblocks,
+		.user_data = (uint64_t)(f - w->flights),
+	};
+	int n;
+
+	if (data) {
+		io.buf = w->buf;
+		io.offset_bytes = f->pieces[0].offset_bytes;
+	}
+	if (data && f->npieces > 1) {
+		io.flags = NVMFR_IO_VEC;
+		io.iov = f->pieces;
+		io.niov = f->npieces;
+	}
+	n = nvmfr_submit(w->qp, &io, 1);
+	if (n < 0)
+		return n;
+	f->busy = true;
+	w->accepted++;
+	return 0;
+}
+
+struct flight *landed(struct worker *w, const struct nvmfr_completion *c)
+{
+	struct flight *f = c->user_data < DEPTH ? &w->flights[c->user_data] : NULL;
+
+	if (!f || !f->busy) {
+		fail(-EPROTO, "thread %u: a completion for %" PRIu64 ", which is not in flight",
+		     w->index, c->user_data);
+		return NULL;
+	}
+	f->busy = false;
+	w->completed++;
+	if (c->result)
+		w->failed++;
+	return f;
+}
+
+/* ---- until lost -------------------------------------------------------------------------------- */
+
+/* Returns a count, or an error when nothing more can come. */
+static int collect_any(struct worker *w)
+{
+	struct nvmfr_completion done[DEPTH];
+	int n = nvmfr_wait(w->qp, done, 1, DEPTH, WAIT_MS);
+
+	for (int i = 0; i < n; i++)
+		if (!landed(w, &done[i]))
+			return -EPROTO;
+	return n ? n : -ETIMEDOUT;
+}
+
+static int read_until_lost(struct worker *w)
+{
+	int err = 0;
+
+	while (err >= 0) {
+		struct flight *f = idle_flight(w);
+
+		if (!f) {
+			err = collect_any(w);
+			continue;
+		}
+		*f = (struct flight){.op = NVMFR_OP_READ, .nblocks = 1};
+		f->first = random_below(w, region_blocks(w));
+		place(w, f);
+		err = post(w, f);
+		if (err == -EAGAIN)
+			err = collect_any(w);
+	}
+	while (err == -ENOTCONN && w->completed < w->accepted && collect_any(w) > 0)
+		;
+	return err;
+}
+
+static int until_lost(struct worker *w)
+{
+	int err = worker_open(w, (size_t)DEPTH * AREA_BYTES);
+
+	if (err)
+		return err;
+	err = read_until_lost(w);
+	if (err != -ENOTCONN)
+		return api_fail(err, "ended with something else than the loss of the connection");
+	if (w->completed != w->accepted)
+		return fail(-EIO, "thread %u: %" PRIu64 " commands accepted, %" PRIu64 " completed",
+			    w->index, w->accepted, w->completed);
+	if (!w->failed)
+		return fail(-EIO, "thread %u: no command in flight was told of the loss", w->index);
+	return worker_close(w);
+}
+
+/* ---- errors ------------------------------------------------------------------------------------ */
+
+struct mistake {
+	const char *name;
+	int want;
+	struct nvmfr_io io;
+};
+
+static int expect_refusal(struct worker *w, const struct mistake *m)
+{
+	int got = nvmfr_submit(w->qp, &m->io, 1);
+
+	if (got != m->want)
+		return fail(-EIO, "%s: submit answered %d (%s), not %d", m->name, got,
+			    got < 0 ? nvmfr_strerror(got) : "taken", m->want);
+	printf("%s: %s\n", m->name, nvmfr_last_error());
+	return *nvmfr_last_error() ? 0 : fail(-EIO, "%s: no sentence", m->name);
+}
+
+static int expect_read(struct worker *w)
+{
+	struct nvmfr_completion done;
+	int n = nvmfr_read(w->qp, w->session->ns.nsid, 0, 1, w->buf, 0, 1);
+
+	if (n)
+		return api_fail(n, "a correct read after the mistakes");
+	n = nvmfr_wait(w->qp, &done, 1, 1, WAIT_MS);
+	if (n != 1 || done.result)
+		return fail(-EIO, "a correct read after the mistakes ended with %d, result %d", n,
+			    n == 1 ? done.result : 0);
+	return 0;
+}
+
+static int errors(struct worker *w)
+{
+	const struct nvmfr_ns_info *ns = &w->session->ns;
+	int err = worker_open(w, 2 * (size_t)ns->block_bytes);
+
+	if (err)
+		return err;
+
+	const struct nvmfr_io good = {
+		.op = NVMFR_OP_READ,
+		.nsid = ns->nsid,
+		.nblocks = 1,
+		.buf = w->buf,
+	};
+	struct mistake list[] = {
+		{"namespace 0", -EINVAL, good},
+		{"namespace that is not there", -ENOENT, good},
+		{"no blocks", -EINVAL, good},
+		{"first block past the end", -ERANGE, good},
+		{"last block past the end", -ERANGE, good},
+		{"buffer too small", -ERANGE, good},
+		{"no buffer", -EINVAL, good},
+		{"unknown operation", -EINVAL, good},
+	};
+
+	list[0].io.nsid = 0;
+	list[1].io.nsid = 4000;
+	list[2].io.nblocks = 0;
+	list[3].io.lba = ns->capacity_blocks;
+	list[4].io.lba = ns->capacity_blocks - 1;
+	list[4].io.nblocks = 2;
+	list[5].io.nblocks = 3;
+	list[6].io.buf = NULL;
+	list[7].io.op = 0x7e;
+	for (size_t i = 0; !err && i < sizeof(list) / sizeof(list[0]); i++)
+		err = expect_refusal(w, &list[i]);
+	if (!err)
+		err = expect_read(w);
+	return err ? err : worker_close(w);
+}
+
+/* ---- threads and command line ------------------------------------------------------------------ */
+
+static int (*work)(struct worker *w);
+
+static void *worker_main(void *arg)
+{
+	struct worker *w = arg;
+
+	w->err = work(w);
+	return NULL;
+}
+
+static int run_threads(struct session *s)
+{
+	static struct worker workers[MAX_THREADS];
+	pthread_t threads[MAX_THREADS];
+	int err = 0;
+
+	for (unsigned int i = 0; i < s->threads; i++) {
+		workers[i] = (struct worker){.session = s, .index = i, .random = s->seed + i};
+		if (pthread_create(&threads[i], NULL, worker_main, &workers[i]))
+			return fail(-EAGAIN, "no thread");
+	}
+	for (unsigned int i = 0; i < s->threads; i++) {
+		struct worker *w = &workers[i];
+
+		pthread_join(threads[i], NULL);
+		printf("thread %u: %" PRIu64 " accepted, %" PRIu64 " completed, %" PRIu64
+		       " with an error, %" PRIu64 " bytes\n",
+		       i, w->accepted, w->completed, w->failed, w->moved_bytes);
+		err = w->err ? w->err : err;
+	}
+	return err;
+}
+
+static int parse(struct session *s, int argc, char **argv)
+{
+	static const struct option options[] = {
+		{"threads", required_argument, NULL, 't'},
+		{"ios", required_argument, NULL, 'n'},
+		{"seed", required_argument, NULL, 's'},
+		{"zeroes", no_argument, NULL, 'z'},
+		{NULL, 0, NULL, 0},
+	};
+	int option;
+
+	*s = (struct session){.threads = 1, .ios = 100, .seed = 1};
+	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (option == 't')
+			s->threads = (unsigned int)strtoul(optarg, NULL, 0);
+		else if (option == 'n')
+			s->ios = (unsigned int)strtoul(optarg, NULL, 0);
+		else if (option == 's')
+			s->seed = strtoull(optarg, NULL, 0);
+		else if (option == 'z')
+			s->zeroes = true;
+		else
+			return -EINVAL;
+	}
+	if (argc - optind != 2 || !s->threads || s->threads > MAX_THREADS)
+		return -EINVAL;
+	s->uri = argv[optind + 1];
+	return 0;
+}
+
+static bool choose_work(const char *name)
+{
+	if (!strcmp(name, "verify"))
+		work = verify;
+	else if (!strcmp(name, "errors"))
+		work = errors;
+	else if (!strcmp(name, "until-lost"))
+		work = until_lost;
+	return work;
+}
+
+int main(int argc, char **argv)
+{
+	struct session session;
+
+	if (parse(&session, argc, argv) || !choose_work(argv[optind])) {
+		fprintf(stderr, "usage: vmcheck verify|errors|until-lost [--threads N] [--ios N] "
+				"[--seed N] [--zeroes] URI\n");
+		return 2;
+	}
+	printf("seed %" PRIu64 "\n", session.seed);
+	if (session_open(&session) || run_threads(&session))
+		return 1;
+	return session_close(&session) ? 1 : 0;
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef VMCHECK_H
+#define VMCHECK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <nvmfr/nvmfr.h>
+
+#define MAX_THREADS  16
+#define DEPTH	     8
+#define REGION_BYTES (4u << 20) /* each thread's own part of the namespace */
+#define SMALL_BYTES  (64u << 10)
+#define LARGE_BYTES  (1536u << 10) /* more than the target takes in one command */
+#define GAP_BYTES    64u /* odd start, and the hole between two pieces */
+#define AREA_BYTES   (LARGE_BYTES + 2 * GAP_BYTES)
+#define WAIT_MS	     30000
+
+struct session {
+	const char *uri;
+	unsigned int threads, ios;
+	uint64_t seed;
+	bool zeroes;
+	struct nvmfr_host *host;
+	struct nvmfr_ctrl *ctrl;
+	struct nvmfr_ns_info ns;
+};
+
+struct flight {
+	bool busy;
+	uint8_t op;
+	uint64_t first, nblocks; /* counted from the start of the region */
+	struct nvmfr_iov pieces[2];
+	unsigned int npieces;
+};
+
+struct worker {
+	struct session *session;
+	unsigned int index;
+	int err;
+	uint64_t random;
+	struct nvmfr_qpair *qp;
+	struct nvmfr_buffer *buf;
+	uint8_t *mem, *model;
+	uint64_t accepted, completed, failed, moved_bytes;
+	struct flight flights[DEPTH];
+};
+
+__attribute__((format(printf, 2, 3))) int fail(int err, const char *fmt, ...);
+int api_fail(int err, const char *what);
+uint64_t next_random(uint64_t *state);
+uint64_t random_below(struct worker *w, uint64_t bound);
+
+int worker_open(struct worker *w, size_t buffer_bytes);
+int worker_close(struct worker *w);
+uint64_t region_blocks(const struct worker *w);
+
+/* An idle flight is given op, first and nblocks, then a place in the buffer; post() submits it, and
+ * landed() finds it again from its completion. */
+struct flight *idle_flight(struct worker *w);
+void place(struct worker *w, struct flight *f);
+int post(struct worker *w, struct flight *f);
+struct flight *landed(struct worker *w, const struct nvmfr_completion *c);
+
+int verify(struct worker *w);
+
+#endif
