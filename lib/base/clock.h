@@ -18,7 +18,10 @@ void nvmfr__clock_init(struct nvmfr__clock *clock);
 uint64_t nvmfr__clock_now_ns(const struct nvmfr__clock *clock);
 uint64_t nvmfr__clock_now_ms(const struct nvmfr__clock *clock);
 
-/* Stops at the present real time, so that deadlines taken before stay meaningful. No effect if frozen. */
+/*
+ * Stops at the present real time, so that deadlines taken before stay meaningful. No effect if
+ * frozen.
+ */
 void nvmfr__clock_freeze(struct nvmfr__clock *clock);
 
 /* Freezes a running clock first: time that was moved by hand must not be overtaken by real time. */

@@ -9,7 +9,10 @@
 
 #include "base/util.h"
 
-/* The words describe what the API means by a code, which is narrower than what the C library says. */
+/*
+ * The words describe what the API means by a code, which is narrower than what the C library
+ * says.
+ */
 #define ERRNO_WORDS(X) \
 	X(0, "success") \
 	X(E2BIG, "an options struct has fields set that this version does not know") \
@@ -121,11 +124,11 @@ void nvmfr__err_clear(void)
 
 const char *nvmfr__strerror(int err)
 {
-#define WORDS_ROW(code, text) {code, text},
+#define WORDS_ROW(code, text) { code, text },
 	static const struct {
 		int code;
 		const char *text;
-	} words[] = {ERRNO_WORDS(WORDS_ROW)};
+	} words[] = { ERRNO_WORDS(WORDS_ROW) };
 #undef WORDS_ROW
 	int code = err < 0 && err != INT_MIN ? -err : err;
 	const char *text;

@@ -5,8 +5,9 @@
 #define NVMFR__ERR_BYTES 512
 
 /*
- * Stores the sentence for this thread and returns err unchanged, so that the place which understands
- * a failure ends with "return nvmfr__fail(...)". An argument may be the present sentence itself.
+ * Stores the sentence for this thread and returns err unchanged, so that the place which
+ * understands a failure ends with "return nvmfr__fail(...)". An argument may be the present
+ * sentence itself.
  */
 int nvmfr__fail(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -2,7 +2,10 @@
 #ifndef NVMFR_BASE_LOG_H
 #define NVMFR_BASE_LOG_H
 
-/* Values equal the public enum nvmfr_log_level; the names differ so that both headers can be included. */
+/*
+ * Values equal the public enum nvmfr_log_level; the names differ so that both headers can be
+ * included.
+ */
 enum nvmfr__log_level {
 	NVMFR__LOG_ERROR = 1,
 	NVMFR__LOG_WARN = 2,

@@ -45,5 +45,6 @@ void nvmfr__opts_export(void *dst, size_t given, const void *src, size_t known)
 		return;
 	memset((unsigned char *)dst + head, 0, given - head);
 	if (common > head)
-		memcpy((unsigned char *)dst + head, (const unsigned char *)src + head, common - head);
+		memcpy((unsigned char *)dst + head, (const unsigned char *)src + head,
+		       common - head);
 }

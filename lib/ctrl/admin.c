@@ -165,8 +165,12 @@ uint64_t nvmfr__admin_pass(struct nvmfr_ctrl *ctrl)
 		;
 	if (ctrl->admin)
 		due = keep_alive_pass(ctrl, ctrl_now(ctrl));
+	return due;
+}
+
+uint64_t nvmfr__admin_arm(struct nvmfr_ctrl *ctrl)
+{
 	if (!ctrl->admin)
-		return due;
-	due = nvmfr__min_u64(due, ctrl->ops->ep_due_ns(ctrl->ep));
-	return nvmfr__qpair_arm(ctrl->admin) ? 0 : due;
+		return UINT64_MAX;
+	return nvmfr__qpair_arm(ctrl->admin) ? 0 : ctrl->ops->ep_due_ns(ctrl->ep);
 }

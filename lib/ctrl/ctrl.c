@@ -186,6 +186,7 @@ uint64_t nvmfr__ctrl_pass(struct nvmfr_ctrl *ctrl)
 
 	due = nvmfr__min_u64(due, nvmfr__sequence_pass(ctrl));
 	due = nvmfr__min_u64(due, nvmfr__ioqueue_pass(ctrl));
+	due = nvmfr__min_u64(due, nvmfr__admin_arm(ctrl));
 	if (ctrl->state != before || ctrl->shut_down != ending)
 		pthread_cond_broadcast(&ctrl->host->changed);
 	return due;

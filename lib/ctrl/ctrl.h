@@ -196,6 +196,8 @@ int nvmfr__admin_open(struct nvmfr_ctrl *ctrl, struct fab_ep *ep);
 void nvmfr__admin_close(struct nvmfr_ctrl *ctrl);
 /* Completions, keep-alive. Returns when it wants to be called again. */
 uint64_t nvmfr__admin_pass(struct nvmfr_ctrl *ctrl);
+/* After all that may send: the next completion will start a pass. 0: there may be one already. */
+uint64_t nvmfr__admin_arm(struct nvmfr_ctrl *ctrl);
 void nvmfr__admin_start_keep_alive(struct nvmfr_ctrl *ctrl);
 void nvmfr__admin_arm_aers(struct nvmfr_ctrl *ctrl);
 

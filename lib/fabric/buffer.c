@@ -31,7 +31,7 @@ static int reg_piece(struct nvmfr_buffer *buf, struct fab_dev *dev, uint32_t k)
 		return dev->ops->mr_reg_dmabuf(dev, buf->dmabuf_fd, buf->dmabuf_offset + start, bytes,
 					       buf->addr + start, buf->access, mr);
 	/* registration does not write through it: a SOURCE may be const memory */
-	return dev->ops->mr_reg(dev, (void *)((uintptr_t)buf->host + start), bytes, buf->access, mr);
+	return dev->ops->mr_reg(dev, (void *)(uintptr_t)(buf->addr + start), bytes, buf->access, mr);
 }
 
 static void drop_mrs(struct nvmfr_buffer *buf, struct fab_dev *dev)
@@ -82,12 +82,12 @@ static int explain(const struct nvmfr_buffer *buf, const struct fab_dev *dev, in
 	struct pages_map map;
 
 	if (!(buf->flags & BUFFER_DMABUF) && err != -ENOMEM &&
-	    nvmfr__pages_find((uintptr_t)buf->host, &map) && map.path[0] == '/') {
+	    nvmfr__pages_find(buf->addr, &map) && map.path[0] == '/') {
 		if (map.shared && buf->access & FAB_ACCESS_TARGET)
 			return nvmfr__fail(err, "device %s: buffer %p is a shared mapping of %s: this kernel does"
 					   " not let a device write to files of that file system; copy, or use"
-					   " memory, memfd or a private mapping", dev->name, buf->host, map.path);
-		return nvmfr__fail_wrap(err, "buffer %p, a mapping of %s", buf->host, map.path);
+					   " memory, memfd or a private mapping", dev->name, (void *)(uintptr_t)buf->addr, map.path);
+		return nvmfr__fail_wrap(err, "buffer %p, a mapping of %s", (void *)(uintptr_t)buf->addr, map.path);
 	}
 	return nvmfr__fail_wrap(err, "buffer of %llu bytes at 0x%llx", (unsigned long long)buf->len,
 				(unsigned long long)buf->addr);

@@ -27,7 +27,7 @@ struct buffer_key {
 struct nvmfr_buffer {
 	uint64_t addr;            /* what a descriptor names at offset 0 */
 	uint64_t len;
-	const void *host;
+	const void *host;         /* the nvmfr_host that owns it */
 	uint32_t access;          /* asked for, enum fab_access */
 	uint32_t flags;           /* enum buffer_flags */
 	struct buffer_key keys[FAB_MAX_DEVICES];

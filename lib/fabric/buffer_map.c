@@ -184,19 +184,16 @@ static void touch(unsigned char *map, size_t bytes)
 		((volatile unsigned char *)map)[at] = 0;
 }
 
-/* Zeroed and present. mlock keeps it so; where the limit forbids that, registration locks it. */
+/* Zeroed and present. mlock keeps it so; where the limit forbids that, registration still locks it: the
+ * caller may warn by nvmfr__pages_lock_limit. */
 static int settle(void *map, size_t bytes)
 {
-	if (!mlock(map, bytes))
+	if (!mlock(map, bytes) || !madvise(map, bytes, MADV_POPULATE_WRITE))
 		return 0;
-	if (madvise(map, bytes, MADV_POPULATE_WRITE)) {
-		if (errno != EINVAL)
-			return nvmfr__fail(-ENOMEM, "no memory for a buffer of %zu bytes", bytes);
-		touch(map, bytes); /* Linux before 5.14 */
-	}
-	nvmfr__fail(-ENOMEM, "%zu bytes are not page-locked: the limit of locked memory is %" PRIu64 " bytes"
-		    " (ulimit -l)", bytes, nvmfr__pages_lock_limit());
-	return 1;
+	if (errno != EINVAL)
+		return nvmfr__fail(-ENOMEM, "no memory for a buffer of %zu bytes", bytes);
+	touch(map, bytes); /* Linux before 5.14 */
+	return 0;
 }
 
 static int try_map(size_t bytes, int numa_node, int flags, void **addr)
@@ -214,7 +211,7 @@ static int try_map(size_t bytes, int numa_node, int flags, void **addr)
 		nvmfr__fail(err, "no memory on NUMA node %d: %s", numa_node, nvmfr__strerror(err));
 	else
 		err = settle(map, bytes);
-	if (err < 0)
+	if (err)
 		munmap(map, bytes);
 	else
 		*addr = map;
@@ -235,8 +232,8 @@ int nvmfr__buffer_map(size_t bytes, int numa_node, void **addr, size_t *map_byte
 	if (bytes >= HUGE_BYTES) {
 		*map_bytes = round_up(bytes, HUGE_BYTES);
 		err = try_map(*map_bytes, numa_node, MAP_HUGETLB, addr);
-		if (err >= 0)
-			return err;
+		if (!err)
+			return 0;
 	}
 	*map_bytes = round_up(bytes, PAGE_BYTES);
 	return try_map(*map_bytes, numa_node, 0, addr);

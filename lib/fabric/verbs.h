@@ -63,7 +63,7 @@ struct verbs_ep {
 	uint64_t sticky;                /* FAB_POLL_BAD once it failed */
 	uint32_t send_done;             /* the oldest position not known to be done */
 	uint32_t recv_next;             /* the oldest receive position not posted */
-	uint32_t tails_out;             /* positions that have a tail now */
+	bool tails_set;                 /* since the last post */
 
 	/* made once, before the owner has it */
 	_Alignas(CACHE_LINE) struct ibv_comp_channel *comp;

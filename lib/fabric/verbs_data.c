@@ -75,6 +75,16 @@ static __attribute__((noinline, cold)) int post_failed(struct verbs_ep *ep, int 
 	return err > 0 ? -err : -EIO;
 }
 
+/* A work request is ours again as soon as it was posted: what set_tail changed lasts for one post. */
+static __attribute__((noinline)) void clear_tails(struct verbs_ep *ep, uint32_t first, uint32_t n)
+{
+	for (uint32_t i = first; i < first + n; i++) {
+		ep->send_wrs[i].num_sge = 1;
+		ep->send_wrs[i].send_flags = send_flags(i);
+	}
+	ep->tails_set = false;
+}
+
 int nvmfr__verbs_post_send(struct fab_ep *fep, uint32_t first, uint32_t n)
 {
 	struct verbs_ep *ep = nvmfr__to_verbs_ep(fep);
@@ -84,11 +94,14 @@ int nvmfr__verbs_post_send(struct fab_ep *fep, uint32_t first, uint32_t n)
 	last->next = NULL;
 	err = ibv_post_send(ep->qp, wr, &bad);
 	last->next = last + 1;
+	if (ep->tails_set)
+		clear_tails(ep, first, n);
 	if (unlikely(err))
 		return post_failed(ep, err, "send");
 	return 0;
 }
 
+/* Signaled: the data that it carries is the caller's again only when the SEND is known to be done. */
 void nvmfr__verbs_set_tail(struct fab_ep *fep, uint32_t position, const struct fab_tail *tail)
 {
 	struct verbs_ep *ep = nvmfr__to_verbs_ep(fep);
@@ -97,7 +110,7 @@ void nvmfr__verbs_set_tail(struct fab_ep *fep, uint32_t position, const struct f
 
 	wr->num_sge = 2;
 	wr->send_flags = IBV_SEND_SIGNALED;
-	ep->tails_out++;
+	ep->tails_set = true;
 	sge->length = tail->bytes;
 	if (tail->addr) {
 		sge->addr = tail->addr;
@@ -106,17 +119,6 @@ void nvmfr__verbs_set_tail(struct fab_ep *fep, uint32_t position, const struct f
 	}
 	sge->addr = (uintptr_t)fep->tails + (uint64_t)position * fep->tail_bytes;
 	sge->lkey = ep->mr.lkey;
-}
-
-static void clear_tail(struct verbs_ep *ep, uint32_t position)
-{
-	struct ibv_send_wr *wr = &ep->send_wrs[position];
-
-	if (wr->num_sge == 1)
-		return;
-	wr->num_sge = 1;
-	wr->send_flags = send_flags(position);
-	ep->tails_out--;
 }
 
 int nvmfr__verbs_post_recv(struct fab_ep *fep, uint32_t n)
@@ -234,8 +236,6 @@ uint64_t nvmfr__verbs_poll(struct fab_ep *fep)
 			continue;
 		}
 		newest = (uint32_t)wc->wr_id;
-		if (ep->tails_out)
-			clear_tail(ep, newest);
 	}
 	word = ep->sticky | ((uint32_t)n - others);
 	if (newest != UINT32_MAX)

@@ -41,7 +41,9 @@ void nvme_sqe_abort(struct nvme_sqe *sqe, uint16_t sqid, uint16_t cid)
 
 void nvme_sqe_set_num_queues(struct nvme_sqe *sqe, uint32_t num_queues)
 {
-	/* NCQR in bits 31:16, NSQR in 15:0, both 0's based; 65,535 is an invalid value of either. */
+	/*
+	 * NCQR in bits 31:16, NSQR in 15:0, both 0's based; 65,535 is an invalid value of either.
+	 */
 	uint32_t zero_based = MIN(MAX(num_queues, 1u), 65535u) - 1;
 
 	nvme_sqe_set_features(sqe, NVME_FEAT_NUM_QUEUES, zero_based << 16 | zero_based);

@@ -39,7 +39,10 @@ void nvme_sqe_abort(struct nvme_sqe *sqe, uint16_t sqid, uint16_t cid);
 /* 1-based; 0 would be an invalid request and is taken as 1, more than 65,535 as 65,535. */
 void nvme_sqe_set_num_queues(struct nvme_sqe *sqe, uint32_t num_queues);
 
-/* How many I/O queue pairs the answer allows, 1-based: the lesser of submission and completion queues. */
+/*
+ * How many I/O queue pairs the answer allows, 1-based: the lesser of submission and completion
+ * queues.
+ */
 uint32_t nvme_num_queues_granted(uint64_t result);
 
 /* Bit 0 of the answer to Abort is set when the command was not aborted. */

@@ -6,8 +6,9 @@
 #include <string.h>
 
 /*
- * Little-endian integers as bytes with a type: they have no alignment and cannot be added to, compared
- * or assigned without a conversion. The memcpy form compiles to single moves; a byte loop does not.
+ * Little-endian integers as bytes with a type: they have no alignment and cannot be added to,
+ * compared or assigned without a conversion. The memcpy form compiles to single moves; a byte
+ * loop does not.
  */
 typedef struct {
 	uint8_t b[2];

@@ -19,12 +19,12 @@ struct nvme_cm_request nvme_cm_request(uint16_t qid, uint16_t depth, uint16_t cn
 
 struct nvme_cm_accept nvme_cm_accept(uint16_t crqsize)
 {
-	return (struct nvme_cm_accept){.crqsize = to_le16(crqsize)};
+	return (struct nvme_cm_accept){ .crqsize = to_le16(crqsize) };
 }
 
 struct nvme_cm_reject nvme_cm_reject(uint16_t sts)
 {
-	return (struct nvme_cm_reject){.sts = to_le16(sts)};
+	return (struct nvme_cm_reject){ .sts = to_le16(sts) };
 }
 
 /* Every message starts with RECFMT; the CM may pad what follows, never shorten it. */
@@ -45,7 +45,7 @@ static int copy_checked(const char *what, void *dst, size_t need, const void *da
 
 int nvme_parse_cm_request(const void *data, size_t bytes, struct cm_request *out)
 {
-	struct nvme_cm_request wire = {0};
+	struct nvme_cm_request wire = { 0 };
 	int err = copy_checked("request", &wire, sizeof(wire), data, bytes);
 
 	if (err)
@@ -61,7 +61,7 @@ int nvme_parse_cm_request(const void *data, size_t bytes, struct cm_request *out
 
 int nvme_parse_cm_accept(const void *data, size_t bytes, uint16_t *crqsize)
 {
-	struct nvme_cm_accept wire = {0};
+	struct nvme_cm_accept wire = { 0 };
 	int err = copy_checked("accept", &wire, sizeof(wire), data, bytes);
 
 	if (!err)
@@ -71,7 +71,7 @@ int nvme_parse_cm_accept(const void *data, size_t bytes, uint16_t *crqsize)
 
 int nvme_parse_cm_reject(const void *data, size_t bytes, uint16_t *sts)
 {
-	struct nvme_cm_reject wire = {0};
+	struct nvme_cm_reject wire = { 0 };
 	int err = copy_checked("reject", &wire, sizeof(wire), data, bytes);
 
 	if (!err)

@@ -59,8 +59,8 @@ struct nvme_cm_accept nvme_cm_accept(uint16_t crqsize);
 struct nvme_cm_reject nvme_cm_reject(uint16_t sts);
 
 /*
- * bytes is what the CM reports, which is often padded; NULL with 0 is allowed. -EPROTO with a sentence
- * when it is too short or in an unknown record format (-EOPNOTSUPP).
+ * bytes is what the CM reports, which is often padded; NULL with 0 is allowed. -EPROTO with a
+ * sentence when it is too short or in an unknown record format (-EOPNOTSUPP).
  */
 int nvme_parse_cm_request(const void *data, size_t bytes, struct cm_request *out);
 int nvme_parse_cm_accept(const void *data, size_t bytes, uint16_t *crqsize);

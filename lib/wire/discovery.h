@@ -88,8 +88,8 @@ struct discovery_record {
 int nvme_parse_discovery_header(const void *data, size_t bytes, struct discovery_header *out);
 
 /*
- * One entry of 1,024 bytes. Strings end at the first NUL and lose the blanks around them. An entry of
- * an unknown kind gives -EOPNOTSUPP, a malformed one -EPROTO: the caller skips both.
+ * One entry of 1,024 bytes. Strings end at the first NUL and lose the blanks around them. An
+ * entry of an unknown kind gives -EOPNOTSUPP, a malformed one -EPROTO: the caller skips both.
  */
 int nvme_parse_discovery_record(const void *data, size_t bytes, struct discovery_record *out);
 

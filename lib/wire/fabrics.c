@@ -65,7 +65,7 @@ int nvme_connect_data_init(struct nvme_connect_data *data, const uint8_t hostid[
 		return nvmfr__fail(-EINVAL, "hostid: all zero, which targets refuse; "
 					    "set one or leave it to be derived from the host NQN");
 	/* Targets compare the whole fields: every byte behind a name must be zero. */
-	*data = (struct nvme_connect_data){.cntlid = to_le16(cntlid)};
+	*data = (struct nvme_connect_data){ .cntlid = to_le16(cntlid) };
 	memcpy(data->hostid, hostid, sizeof(data->hostid));
 	memcpy(data->subnqn, subnqn, strlen(subnqn));
 	memcpy(data->hostnqn, hostnqn, strlen(hostnqn));

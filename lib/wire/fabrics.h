@@ -142,8 +142,8 @@ enum nvme_cc {
 };
 
 /*
- * The value that enables a controller with this CAP: smallest page size, 64 and 16-byte entries, and
- * the command set selection the controller offers (CSS): all sets, NVM only, or admin only.
+ * The value that enables a controller with this CAP: smallest page size, 64 and 16-byte entries,
+ * and the command set selection the controller offers (CSS): all sets, NVM only, or admin only.
  */
 uint32_t nvme_cc_enable(uint64_t cap);
 

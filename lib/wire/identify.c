@@ -12,7 +12,10 @@
 #define LBA_SHIFT_MAX 16
 #define PI_BYTES_MIN  8
 
-/* SQES and CQES: low nibble required, high nibble largest entry size; discovery controllers say 0. */
+/*
+ * SQES and CQES: low nibble required, high nibble largest entry size; discovery controllers say
+ * 0.
+ */
 static int check_entry_size(const char *what, uint8_t sizes, unsigned int shift)
 {
 	if (sizes != 0 && ((sizes & 0xfu) > shift || (sizes >> 4) < shift))
@@ -89,14 +92,17 @@ int nvme_parse_ctrl(const void *page, struct ctrl_data *out)
 		err = check_entry_size("CQES", id.cqes, 4);
 	if (err)
 		return err;
-	*out = (struct ctrl_data){0};
+	*out = (struct ctrl_data){ 0 };
 	parse_ctrl_identity(&id, out);
 	parse_ctrl_admin(&id, out);
 	parse_ctrl_io(&id, out);
 	return 0;
 }
 
-/* FLBAS bits 3:0, and bits 6:5 above them where more than 16 formats exist; else those are ignored. */
+/*
+ * FLBAS bits 3:0, and bits 6:5 above them where more than 16 formats exist; else those are
+ * ignored.
+ */
 static int find_format(const struct nvme_id_ns *id, struct nvme_lbaf *format)
 {
 	unsigned int formats = 1u + id->nlbaf + id->nulbaf;
@@ -118,7 +124,7 @@ static int find_format(const struct nvme_id_ns *id, struct nvme_lbaf *format)
 
 static int parse_format(const struct nvme_id_ns *id, struct ns_data *out)
 {
-	struct nvme_lbaf format = {0};
+	struct nvme_lbaf format = { 0 };
 	int err = find_format(id, &format);
 
 	if (err)
@@ -183,9 +189,10 @@ int nvme_parse_ns(const void *page, struct ns_data *out)
 	int err;
 
 	memcpy(&id, page, sizeof(id));
-	*out = (struct ns_data){.nsze = from_le64(id.nsze)};
+	*out = (struct ns_data){ .nsze = from_le64(id.nsze) };
 	if (out->nsze == 0)
-		return nvmfr__fail(-ENOENT, "identify namespace: NSZE 0, the namespace is not active");
+		return nvmfr__fail(-ENOENT,
+				   "identify namespace: NSZE 0, the namespace is not active");
 	err = parse_format(&id, out);
 	if (!err)
 		err = parse_protection(&id, out);
@@ -232,7 +239,7 @@ int nvme_parse_ns_descs(const void *page, size_t bytes, struct ns_ids *out)
 	const uint8_t *p = page;
 	struct nvme_ns_desc desc;
 
-	*out = (struct ns_ids){0};
+	*out = (struct ns_ids){ 0 };
 	while (bytes >= sizeof(desc)) {
 		memcpy(&desc, p, sizeof(desc));
 		p += sizeof(desc);
@@ -261,7 +268,7 @@ int nvme_parse_active_list(const void *page, uint32_t after, uint32_t *out, unsi
 			break;
 		/* FFFFFFFEh and above are no namespaces. */
 		if (nsid <= after || nsid >= 0xfffffffe)
-			return nvmfr__fail(-EPROTO, "active namespaces: 0x%x follows 0x%x, the list "
+			return nvmfr__fail(-EPROTO, "active namespaces: 0x%x follows 0x%x, they "
 						    "must ascend",
 					   nsid, after);
 		out[count] = nsid;

@@ -221,7 +221,10 @@ _Static_assert(sizeof(struct nvme_id_nvm_ctrl) == NVME_IDENTIFY_BYTES, "NVM Iden
 _Static_assert(offsetof(struct nvme_id_nvm_ctrl, dmrsl) == 4, "DMRSL");
 _Static_assert(offsetof(struct nvme_id_nvm_ctrl, dmsl) == 8, "DMSL");
 
-/* Header of one entry in the namespace identification descriptor list (CNS 03h); nidl bytes follow. */
+/*
+ * Header of one entry in the namespace identification descriptor list (CNS 03h); nidl bytes
+ * follow.
+ */
 struct nvme_ns_desc {
 	uint8_t nidt;
 	uint8_t nidl;
@@ -383,12 +386,16 @@ int nvme_parse_ctrl(const void *page, struct ctrl_data *out);
 /* -ENOENT: inactive; -EPROTO: impossible values; -EOPNOTSUPP: blocks larger than 64 KiB. */
 int nvme_parse_ns(const void *page, struct ns_data *out);
 
-/* Unknown types and known ones of a wrong length are skipped; a list that runs over its end stops. */
+/*
+ * Unknown types and known ones of a wrong length are skipped; a list that runs over its end
+ * stops.
+ */
 int nvme_parse_ns_descs(const void *page, size_t bytes, struct ns_ids *out);
 
 /*
- * NSIDs of one active list page, at most max of them. Returns their count; -EPROTO unless they ascend
- * strictly, starting above after, which also bounds how many pages a peer can make us read.
+ * NSIDs of one active list page, at most max of them. Returns their count; -EPROTO unless they
+ * ascend strictly, starting above after, which also bounds how many pages a peer can make us
+ * read.
  */
 int nvme_parse_active_list(const void *page, uint32_t after, uint32_t *out, unsigned int max);
 

@@ -7,12 +7,14 @@
 #include "wire/identify.h"
 
 #define NVME_DEFAULT_MAX_XFER_BYTES (UINT64_C(1) << 20)
-#define NVME_MAX_DEPTH		    4095 /* 12 bits of the CID name the slot, and FFFFh is never sent */
+
+/* 12 bits of the CID name the slot, and FFFFh is never sent. */
+#define NVME_MAX_DEPTH		    4095
 
 /*
- * Bytes one command may move. A power of two, at most 8 MiB: the largest that fits the 24-bit length
- * of a keyed descriptor. MDTS 0 names no limit, and one of 4 GiB or more says no more than that: both
- * give the default of 1 MiB. Also for WZSL and its like, where 0 means none.
+ * Bytes one command may move. A power of two, at most 8 MiB: the largest that fits the 24-bit
+ * length of a keyed descriptor. MDTS 0 names no limit, and one of 4 GiB or more says no more than
+ * that: both give the default of 1 MiB. Also for WZSL and its like, where 0 means none.
  */
 uint64_t nvme_max_xfer(uint8_t mdts, uint8_t mpsmin);
 

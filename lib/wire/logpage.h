@@ -21,7 +21,10 @@ enum {
 	NVME_SMART_LOG_BYTES = 512,
 };
 
-/* Changed Namespace List: ascending NSIDs, zero filled; one entry of all ones when they did not fit. */
+/*
+ * Changed Namespace List: ascending NSIDs, zero filled; one entry of all ones when they did not
+ * fit.
+ */
 enum {
 	NVME_CHANGED_NS_BYTES = 4096,
 	NVME_CHANGED_NS_MAX = 1024,
@@ -56,8 +59,8 @@ struct aer_result {
 struct aer_result nvme_parse_aer(uint64_t result);
 
 /*
- * bytes and offset are multiples of 4, bytes is at least 4. rae keeps the event that announced the page
- * pending. An offset other than 0 needs NVME_LPA_EXTENDED.
+ * bytes and offset are multiples of 4, bytes is at least 4. rae keeps the event that announced
+ * the page pending. An offset other than 0 needs NVME_LPA_EXTENDED.
  */
 void nvme_sqe_get_log(struct nvme_sqe *sqe, uint8_t lid, uint32_t nsid, uint32_t bytes,
 		      uint64_t offset, bool rae);

@@ -70,7 +70,8 @@ int nvme_uuid_parse(const char *text, uint8_t uuid[16])
 	memcpy(uuid, parsed, sizeof(parsed));
 	return 0;
 fail:
-	return nvmfr__fail(-EINVAL, "uuid: \"%.40s\" is not of the form 8-4-4-4-12 hex digits", text);
+	return nvmfr__fail(-EINVAL, "uuid: \"%.40s\" is not of the form 8-4-4-4-12 hex digits",
+			   text);
 }
 
 void nvme_uuid_format(const uint8_t uuid[16], char text[NVME_UUID_TEXT_BYTES])

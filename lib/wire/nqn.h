@@ -9,8 +9,9 @@
 #define NVME_UUID_TEXT_BYTES 37 /* with the NUL */
 
 /*
- * -EINVAL with a sentence that starts with what ("subnqn") for NULL, an empty or too long name, control
- * characters and blanks. Anything else is the target's to judge: names outside the format are in use.
+ * -EINVAL with a sentence that starts with what ("subnqn") for NULL, an empty or too long name,
+ * control characters and blanks. Anything else is the target's to judge: names outside the format
+ * are in use.
  */
 int nvme_nqn_check(const char *what, const char *nqn);
 
@@ -24,8 +25,8 @@ void nvme_nqn_from_uuid(const uint8_t uuid[16], char nqn[NVME_NQN_MAX + 1]);
 bool nvme_hostid_is_zero(const uint8_t hostid[16]);
 
 /*
- * Host ID that belongs to a host NQN: its UUID where it ends in ":uuid:" and one, else a hash in the
- * form of a version 8 UUID. The same name always gives the same ID, never zero.
+ * Host ID that belongs to a host NQN: its UUID where it ends in ":uuid:" and one, else a hash in
+ * the form of a version 8 UUID. The same name always gives the same ID, never zero.
  */
 void nvme_hostid_from_nqn(const char *hostnqn, uint8_t hostid[16]);
 

@@ -67,7 +67,9 @@ struct nvme_sgl_keyed {
 	uint8_t type;
 };
 
-/* Data block and segment descriptors; with the offset subtype addr is an offset into the capsule. */
+/*
+ * Data block and segment descriptors; with the offset subtype addr is an offset into the capsule.
+ */
 struct nvme_sgl_desc {
 	le64 addr;
 	le32 length;
@@ -122,7 +124,8 @@ _Static_assert(offsetof(struct nvme_cqe, status) == 14, "status");
 static inline struct nvme_sgl nvme_sgl_of_desc(uint64_t addr, uint32_t length, uint8_t type)
 {
 	struct nvme_sgl_desc desc = {
-		.addr = to_le64(addr), .length = to_le32(length), .type = type};
+		.addr = to_le64(addr), .length = to_le32(length), .type = type
+	};
 	struct nvme_sgl sgl;
 
 	memcpy(&sgl, &desc, sizeof(sgl));

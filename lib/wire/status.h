@@ -62,7 +62,8 @@ static inline uint16_t nvme_cqe_status(const struct nvme_cqe *cqe)
 	return (uint16_t)(from_le16(cqe->status) >> 1);
 }
 
-static inline uint16_t nvme_status_code(uint16_t status) /* SCT and SC: compares with enum nvme_status */
+/* SCT and SC, which is what enum nvme_status holds. */
+static inline uint16_t nvme_status_code(uint16_t status)
 {
 	return status & 0x7ff;
 }

@@ -7,7 +7,9 @@
 #define REPEAT_32(s) REPEAT_16(s) REPEAT_16(s)
 #define REPEAT_223(s) \
 	REPEAT_32(s) \
-	REPEAT_32(s) REPEAT_32(s) REPEAT_32(s) REPEAT_32(s) REPEAT_32(s) \
+	REPEAT_32(s) \
+	REPEAT_32(s) \
+	REPEAT_32(s) REPEAT_32(s) REPEAT_32(s) \
 		REPEAT_16(s) s s s s s s s s s s s s s s s
 #define REPEAT_224(s) REPEAT_223(s) s
 #define REPEAT_256(s) REPEAT_224(s) REPEAT_32(s)

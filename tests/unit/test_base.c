@@ -25,7 +25,7 @@ Test(base_util, arithmetic)
 	uint32_t *tail = &pair.tail;
 
 	cr_expect_eq(container_of(tail, struct pair, tail), &pair, "member leads to its struct");
-	cr_expect_eq(ARRAY_SIZE(((int[7]){0})), 7, "elements, not bytes");
+	cr_expect_eq(ARRAY_SIZE(((int[7]){ 0 })), 7, "elements, not bytes");
 	cr_expect_eq(nvmfr__min_u64(UINT64_MAX, 3), 3, "min u64");
 	cr_expect_eq(nvmfr__max_u64(UINT64_MAX, 3), UINT64_MAX, "max u64");
 	cr_expect_eq(nvmfr__min_u32(4, 3), 3, "min u32");
@@ -107,15 +107,15 @@ struct words_case {
 ParameterizedTestParameters(base_err, words)
 {
 	static struct words_case cases[] = {
-		{0, "success"},
-		{-EAGAIN, "no room now, poll first"},
-		{EAGAIN, "no room now, poll first"},
-		{-ETIMEDOUT, "timed out"},
-		{-EPROTO, "the peer broke the protocol"},
-		{-EXDEV, "Invalid cross-device link"},
-		{-99999, "unknown error"},
-		{INT_MIN, "unknown error"},
-		{INT_MAX, "unknown error"},
+		{ 0, "success" },
+		{ -EAGAIN, "no room now, poll first" },
+		{ EAGAIN, "no room now, poll first" },
+		{ -ETIMEDOUT, "timed out" },
+		{ -EPROTO, "the peer broke the protocol" },
+		{ -EXDEV, "Invalid cross-device link" },
+		{ -99999, "unknown error" },
+		{ INT_MIN, "unknown error" },
+		{ INT_MAX, "unknown error" },
 	};
 	return cr_make_param_array(struct words_case, cases, ARRAY_SIZE(cases));
 }
@@ -144,8 +144,8 @@ static void sink_fn(void *arg, int level, const char *msg)
 
 Test(base_log, reaches_the_sink_up_to_its_level)
 {
-	struct sink sink = {0};
-	struct nvmfr__log log = {.fn = sink_fn, .arg = &sink, .level = NVMFR__LOG_WARN};
+	struct sink sink = { 0 };
+	struct nvmfr__log log = { .fn = sink_fn, .arg = &sink, .level = NVMFR__LOG_WARN };
 
 	nvmfr__log(&log, NVMFR__LOG_INFO, "quiet");
 	cr_expect_eq(sink.calls, 0, "above the level");
@@ -157,7 +157,7 @@ Test(base_log, reaches_the_sink_up_to_its_level)
 
 Test(base_log, nowhere_to_go)
 {
-	struct nvmfr__log log = {.level = NVMFR__LOG_DEBUG};
+	struct nvmfr__log log = { .level = NVMFR__LOG_DEBUG };
 
 	nvmfr__log(NULL, NVMFR__LOG_ERROR, "no log");
 	nvmfr__log(&log, NVMFR__LOG_ERROR, "no fn");
@@ -228,10 +228,42 @@ struct v3 {
 	uint64_t c;
 };
 
+Test(base_opts, init_for_an_older_caller)
+{
+	const struct v2 defaults = { sizeof(defaults), 10, 20 };
+	struct v2 dst = { 7, 7, 7 };
+
+	nvmfr__opts_init(&dst, sizeof(struct v1), &defaults, sizeof(defaults));
+	cr_expect_eq(dst.size, sizeof(struct v1), "size is the caller's");
+	cr_expect_eq(dst.a, 10, "default");
+	cr_expect_eq(dst.b, 7, "nothing beyond the caller's size");
+}
+
+Test(base_opts, init_for_a_newer_caller)
+{
+	const struct v2 defaults = { sizeof(defaults), 10, 20 };
+	struct v3 dst = { 7, 7, 7, 7 };
+
+	nvmfr__opts_init(&dst, sizeof(dst), &defaults, sizeof(defaults));
+	cr_expect_eq(dst.size, sizeof(dst), "size is the caller's");
+	cr_expect_eq(dst.b, 20, "default");
+	cr_expect_eq(dst.c, 0, "what we do not know is zero");
+}
+
+Test(base_opts, init_of_nothing)
+{
+	const struct v2 defaults = { sizeof(defaults), 10, 20 };
+	struct v1 dst = { 7, 7 };
+
+	nvmfr__opts_init(NULL, sizeof(dst), &defaults, sizeof(defaults));
+	nvmfr__opts_init(&dst, sizeof(size_t) - 1, &defaults, sizeof(defaults));
+	cr_expect_eq(dst.size, 7, "untouched");
+}
+
 Test(base_opts, an_older_caller_keeps_the_defaults)
 {
-	struct v2 dst = {sizeof(dst), 10, 20};
-	struct v1 src = {sizeof(src), 1};
+	struct v2 dst = { sizeof(dst), 10, 20 };
+	struct v1 src = { sizeof(src), 1 };
 
 	cr_assert_eq(nvmfr__opts_import(&dst, sizeof(dst), &src, src.size), 0, "taken");
 	cr_expect_eq(dst.size, sizeof(dst), "size is ours");
@@ -241,8 +273,8 @@ Test(base_opts, an_older_caller_keeps_the_defaults)
 
 Test(base_opts, a_newer_caller_with_nothing_new)
 {
-	struct v2 dst = {sizeof(dst), 10, 20};
-	struct v3 src = {sizeof(src), 1, 2, 0};
+	struct v2 dst = { sizeof(dst), 10, 20 };
+	struct v3 src = { sizeof(src), 1, 2, 0 };
 
 	cr_assert_eq(nvmfr__opts_import(&dst, sizeof(dst), &src, src.size), 0, "taken");
 	cr_expect_eq(dst.size, sizeof(dst), "size is ours");
@@ -251,8 +283,8 @@ Test(base_opts, a_newer_caller_with_nothing_new)
 
 Test(base_opts, a_newer_caller_who_wants_more)
 {
-	struct v2 dst = {sizeof(dst), 10, 20};
-	struct v3 src = {sizeof(src), 1, 2, UINT64_C(1) << 63};
+	struct v2 dst = { sizeof(dst), 10, 20 };
+	struct v3 src = { sizeof(src), 1, 2, UINT64_C(1) << 63 };
 
 	cr_assert_eq(nvmfr__opts_import(&dst, sizeof(dst), &src, src.size), -E2BIG, "refused");
 	cr_expect_eq(dst.a, 10, "no effect");
@@ -261,8 +293,8 @@ Test(base_opts, a_newer_caller_who_wants_more)
 
 Test(base_opts, a_size_that_cannot_be)
 {
-	struct v2 dst = {sizeof(dst), 10, 20};
-	struct v1 src = {0, 1};
+	struct v2 dst = { sizeof(dst), 10, 20 };
+	struct v1 src = { 0, 1 };
 
 	cr_expect_eq(nvmfr__opts_import(&dst, sizeof(dst), &src, 0), -EINVAL, "zero");
 	cr_expect_eq(nvmfr__opts_import(&dst, sizeof(dst), &src, sizeof(size_t) - 1), -EINVAL,
@@ -275,8 +307,8 @@ Test(base_opts, a_size_that_cannot_be)
 
 Test(base_opts, export_to_an_older_caller)
 {
-	struct v2 dst = {sizeof(struct v1), 7, 7};
-	struct v3 src = {sizeof(src), 1, 2, 3};
+	struct v2 dst = { sizeof(struct v1), 7, 7 };
+	struct v3 src = { sizeof(src), 1, 2, 3 };
 
 	nvmfr__opts_export(&dst, dst.size, &src, sizeof(src));
 	cr_expect_eq(dst.size, sizeof(struct v1), "size stays the caller's");
@@ -286,8 +318,8 @@ Test(base_opts, export_to_an_older_caller)
 
 Test(base_opts, export_to_a_newer_caller)
 {
-	struct v3 dst = {sizeof(dst), 7, 7, 7};
-	struct v2 src = {sizeof(src), 1, 2};
+	struct v3 dst = { sizeof(dst), 7, 7, 7 };
+	struct v2 src = { sizeof(src), 1, 2 };
 
 	nvmfr__opts_export(&dst, dst.size, &src, sizeof(src));
 	cr_expect_eq(dst.size, sizeof(dst), "size stays the caller's");
@@ -297,8 +329,8 @@ Test(base_opts, export_to_a_newer_caller)
 
 Test(base_opts, export_into_nothing)
 {
-	struct v1 dst = {1, 7};
-	struct v2 src = {sizeof(src), 1, 2};
+	struct v1 dst = { 1, 7 };
+	struct v2 src = { sizeof(src), 1, 2 };
 
 	nvmfr__opts_export(&dst, 0, &src, sizeof(src));
 	nvmfr__opts_export(&dst, sizeof(size_t), &src, sizeof(src));

@@ -15,9 +15,9 @@ static void expect_bytes(const struct nvme_sqe *sqe, const uint8_t *want, const 
 
 Test(wire_admin, identify)
 {
-	const uint8_t ctrl[64] = {0x06, 0x40, [39] = 0x40, 0x01};
-	const uint8_t list[64] = {0x06, 0x40, [4] = 4, 3, 2, 1, [39] = 0x40, 0x02};
-	const uint8_t cntid[64] = {0x06, 0x40, [39] = 0x40, 0x13, 0, 0x34, 0x12};
+	const uint8_t ctrl[64] = { 0x06, 0x40, [39] = 0x40, 0x01 };
+	const uint8_t list[64] = { 0x06, 0x40, [4] = 4, 3, 2, 1, [39] = 0x40, 0x02 };
+	const uint8_t cntid[64] = { 0x06, 0x40, [39] = 0x40, 0x13, 0, 0x34, 0x12 };
 	struct nvme_sqe sqe;
 
 	nvme_sqe_identify(&sqe, NVME_CNS_CTRL, 0, 0);
@@ -30,9 +30,9 @@ Test(wire_admin, identify)
 
 Test(wire_admin, features)
 {
-	const uint8_t get[64] = {0x0a, 0x40, [39] = 0x40, 0x0f};
-	const uint8_t set[64] = {0x09, 0x40, [39] = 0x40, 0x0f, 0, 0, 0, 4, 3, 2, 1};
-	const uint8_t aec[64] = {0x09, 0x40, [39] = 0x40, 0x0b, 0, 0, 0, 0, 0x0b, 0, 0x80};
+	const uint8_t get[64] = { 0x0a, 0x40, [39] = 0x40, 0x0f };
+	const uint8_t set[64] = { 0x09, 0x40, [39] = 0x40, 0x0f, 0, 0, 0, 4, 3, 2, 1 };
+	const uint8_t aec[64] = { 0x09, 0x40, [39] = 0x40, 0x0b, 0, 0, 0, 0, 0x0b, 0, 0x80 };
 	struct nvme_sqe sqe;
 
 	nvme_sqe_get_features(&sqe, NVME_FEAT_KATO);
@@ -47,8 +47,8 @@ Test(wire_admin, features)
 
 Test(wire_admin, commands_without_arguments)
 {
-	const uint8_t keep_alive[64] = {0x18, 0x40, [39] = 0x40};
-	const uint8_t async_event[64] = {0x0c, 0x40, [39] = 0x40};
+	const uint8_t keep_alive[64] = { 0x18, 0x40, [39] = 0x40 };
+	const uint8_t async_event[64] = { 0x0c, 0x40, [39] = 0x40 };
 	struct nvme_sqe sqe;
 
 	nvme_sqe_keep_alive(&sqe);
@@ -59,7 +59,7 @@ Test(wire_admin, commands_without_arguments)
 
 Test(wire_admin, abort)
 {
-	const uint8_t want[64] = {0x08, 0x40, [39] = 0x40, 2, 1, 4, 3};
+	const uint8_t want[64] = { 0x08, 0x40, [39] = 0x40, 2, 1, 4, 3 };
 	struct nvme_sqe sqe;
 
 	nvme_sqe_abort(&sqe, 0x0102, 0x0304);
@@ -76,19 +76,21 @@ struct queues_case {
 
 ParameterizedTestParameters(wire_admin, set_num_queues)
 {
+	/* clang-format off */
 	static struct queues_case cases[] = {
-		{"one", 1, {0, 0, 0, 0}},
-		{"eight", 8, {7, 0, 7, 0}},
-		{"none is one", 0, {0, 0, 0, 0}},
-		{"most", 65535, {0xfe, 0xff, 0xfe, 0xff}},
-		{"more than most", 65536, {0xfe, 0xff, 0xfe, 0xff}},
+		{ "one", 1, { 0, 0, 0, 0 } },
+		{ "eight", 8, { 7, 0, 7, 0 } },
+		{ "none is one", 0, { 0, 0, 0, 0 } },
+		{ "most", 65535, { 0xfe, 0xff, 0xfe, 0xff } },
+		{ "more than most", 65536, { 0xfe, 0xff, 0xfe, 0xff } },
 	};
+	/* clang-format on */
 	return cr_make_param_array(struct queues_case, cases, ARRAY_SIZE(cases));
 }
 
 ParameterizedTest(struct queues_case *c, wire_admin, set_num_queues)
 {
-	uint8_t want[64] = {0x09, 0x40, [39] = 0x40, 0x07};
+	uint8_t want[64] = { 0x09, 0x40, [39] = 0x40, 0x07 };
 	struct nvme_sqe sqe;
 
 	memcpy(want + 44, c->cdw11, sizeof(c->cdw11));
@@ -118,12 +120,18 @@ struct log_case {
 
 ParameterizedTestParameters(wire_logpage, get_log_bytes)
 {
+	/* clang-format off */
 	static struct log_case cases[] = {
-		{"changed namespaces", NVME_LID_CHANGED_NS, NVME_NSID_ALL, 4096, 0, false, {0x02, 0x40, [4] = 0xff, 0xff, 0xff, 0xff, [39] = 0x40, 0x04, 0, 0xff, 0x03}},
-		{"one dword, event kept", NVME_LID_ANA, 0, 4, 0, true, {0x02, 0x40, [39] = 0x40, 0x0c, 0x80, 0, 0}},
-		{"upper half of NUMD", NVME_LID_DISCOVERY, 0, 0x00040004, 0, false, {0x02, 0x40, [39] = 0x40, 0x70, 0, 0, 0, 1}},
-		{"offset is 64 bits", NVME_LID_DISCOVERY, 0, 8, 0x0807060504030200, false, {0x02, 0x40, [39] = 0x40, 0x70, 0, 1, 0, [48] = 0, 2, 3, 4, 5, 6, 7, 8}},
+		{ "changed namespaces", NVME_LID_CHANGED_NS, NVME_NSID_ALL, 4096, 0, false,
+		  { 0x02, 0x40, [4] = 0xff, 0xff, 0xff, 0xff, [39] = 0x40, 0x04, 0, 0xff, 0x03 } },
+		{ "one dword, event kept", NVME_LID_ANA, 0, 4, 0, true,
+		  { 0x02, 0x40, [39] = 0x40, 0x0c, 0x80, 0, 0 } },
+		{ "upper half of NUMD", NVME_LID_DISCOVERY, 0, 0x00040004, 0, false,
+		  { 0x02, 0x40, [39] = 0x40, 0x70, 0, 0, 0, 1 } },
+		{ "offset is 64 bits", NVME_LID_DISCOVERY, 0, 8, 0x0807060504030200, false,
+		  { 0x02, 0x40, [39] = 0x40, 0x70, 0, 1, 0, [48] = 0, 2, 3, 4, 5, 6, 7, 8 } },
 	};
+	/* clang-format on */
 	return cr_make_param_array(struct log_case, cases, ARRAY_SIZE(cases));
 }
 
@@ -144,13 +152,15 @@ struct aer_case {
 
 ParameterizedTestParameters(wire_logpage, async_event)
 {
+	/* clang-format off */
 	static struct aer_case cases[] = {
-		{"namespace changed", 0x00040002, NVME_AER_NOTICE, NVME_NOTICE_NS_ATTR, 4, 0},
-		{"ANA change", 0x000c0302, NVME_AER_NOTICE, NVME_NOTICE_ANA_CHANGE, 0x0c, 0},
-		{"discovery change", 0x0070f002, NVME_AER_NOTICE, NVME_NOTICE_DISCOVERY_CHANGE,
-		 0x70, 0},
-		{"all ones", UINT64_MAX, 7, 0xff, 0xff, 0xffffffff},
+		{ "namespace changed", 0x00040002, NVME_AER_NOTICE, NVME_NOTICE_NS_ATTR, 4, 0 },
+		{ "ANA change", 0x000c0302, NVME_AER_NOTICE, NVME_NOTICE_ANA_CHANGE, 0x0c, 0 },
+		{ "discovery change", 0x0070f002, NVME_AER_NOTICE, NVME_NOTICE_DISCOVERY_CHANGE,
+		  0x70, 0 },
+		{ "all ones", UINT64_MAX, 7, 0xff, 0xff, 0xffffffff },
 	};
+	/* clang-format on */
 	return cr_make_param_array(struct aer_case, cases, ARRAY_SIZE(cases));
 }
 

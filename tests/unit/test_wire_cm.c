@@ -12,8 +12,8 @@
 /* C11: admin with 31 commands in flight says 32 and 31. */
 Test(wire_cm, request_bytes)
 {
-	const uint8_t admin[32] = {0, 0, 0, 0, 32, 0, 31, 0, 0xff, 0xff};
-	const uint8_t io[32] = {0, 0, 2, 1, 0x00, 0x10, 0xff, 0x0f, 4, 3};
+	const uint8_t admin[32] = { 0, 0, 0, 0, 32, 0, 31, 0, 0xff, 0xff };
+	const uint8_t io[32] = { 0, 0, 2, 1, 0x00, 0x10, 0xff, 0x0f, 4, 3 };
 	struct nvme_cm_request got = nvme_cm_request(0, 31, 0xffff);
 
 	cr_expect_arr_eq(&got, admin, sizeof(got), "admin");
@@ -23,8 +23,8 @@ Test(wire_cm, request_bytes)
 
 Test(wire_cm, accept_and_reject_bytes)
 {
-	const uint8_t accepted[32] = {0, 0, 0x34, 0x12};
-	const uint8_t rejected[4] = {0, 0, 6, 0};
+	const uint8_t accepted[32] = { 0, 0, 0x34, 0x12 };
+	const uint8_t rejected[4] = { 0, 0, 6, 0 };
 	struct nvme_cm_accept accept = nvme_cm_accept(0x1234);
 	struct nvme_cm_reject reject = nvme_cm_reject(NVME_CM_NO_RESOURCES);
 
@@ -40,13 +40,13 @@ struct parse_case {
 };
 
 static struct parse_case parse_cases[] = {
-	{"nothing", 0, {0}, -EPROTO},
-	{"one byte", 1, {0}, -EPROTO},
-	{"one byte short", 31, {0}, -EPROTO},
-	{"exact", 32, {0, 0, 2, 1, 4, 3, 6, 5, 8, 7}, 0},
-	{"padded by the CM", 196, {0, 0, 2, 1, 4, 3, 6, 5, 8, 7, [32] = 0xee, [195] = 0xee}, 0},
-	{"unknown format", 32, {1, 0, 2, 1}, -EOPNOTSUPP},
-	{"unknown format, high byte", 32, {0, 1, 2, 1}, -EOPNOTSUPP},
+	{ "nothing", 0, { 0 }, -EPROTO },
+	{ "one byte", 1, { 0 }, -EPROTO },
+	{ "one byte short", 31, { 0 }, -EPROTO },
+	{ "exact", 32, { 0, 0, 2, 1, 4, 3, 6, 5, 8, 7 }, 0 },
+	{ "padded by the CM", 196, { 0, 0, 2, 1, 4, 3, 6, 5, 8, 7, [32] = 0xee, [195] = 0xee }, 0 },
+	{ "unknown format", 32, { 1, 0, 2, 1 }, -EOPNOTSUPP },
+	{ "unknown format, high byte", 32, { 0, 1, 2, 1 }, -EOPNOTSUPP },
 };
 
 ParameterizedTestParameters(wire_cm, parse_request)
@@ -86,11 +86,11 @@ ParameterizedTest(struct parse_case *c, wire_cm, parse_accept)
 ParameterizedTestParameters(wire_cm, parse_reject)
 {
 	static struct parse_case cases[] = {
-		{"nothing", 0, {0}, -EPROTO},
-		{"one byte short", 3, {0, 0, 6}, -EPROTO},
-		{"exact", 4, {0, 0, 6, 0}, 0},
-		{"padded by the CM", 148, {0, 0, 6, 0, 0xee, [147] = 0xee}, 0},
-		{"unknown format", 4, {2, 0, 6, 0}, -EOPNOTSUPP},
+		{ "nothing", 0, { 0 }, -EPROTO },
+		{ "one byte short", 3, { 0, 0, 6 }, -EPROTO },
+		{ "exact", 4, { 0, 0, 6, 0 }, 0 },
+		{ "padded by the CM", 148, { 0, 0, 6, 0, 0xee, [147] = 0xee }, 0 },
+		{ "unknown format", 4, { 2, 0, 6, 0 }, -EOPNOTSUPP },
 	};
 	return cr_make_param_array(struct parse_case, cases, ARRAY_SIZE(cases));
 }
@@ -120,18 +120,18 @@ struct sts_case {
 ParameterizedTestParameters(wire_cm, status_names)
 {
 	static struct sts_case cases[] = {
-		{0, false, false, "unknown reject status"},
-		{1, false, false, "invalid private data length"},
-		{2, false, false, "invalid record format"},
-		{3, false, false, "invalid queue ID"},
-		{4, false, true, "invalid host send queue size"},
-		{5, false, true, "invalid host receive queue size"},
-		{6, true, false, "no resources"},
-		{7, false, false, "invalid inbound read depth"},
-		{8, false, false, "invalid outbound read depth"},
-		{9, false, false, "invalid controller ID"},
-		{10, false, false, "unknown reject status"},
-		{0xffff, false, false, "unknown reject status"},
+		{ 0, false, false, "unknown reject status" },
+		{ 1, false, false, "invalid private data length" },
+		{ 2, false, false, "invalid record format" },
+		{ 3, false, false, "invalid queue ID" },
+		{ 4, false, true, "invalid host send queue size" },
+		{ 5, false, true, "invalid host receive queue size" },
+		{ 6, true, false, "no resources" },
+		{ 7, false, false, "invalid inbound read depth" },
+		{ 8, false, false, "invalid outbound read depth" },
+		{ 9, false, false, "invalid controller ID" },
+		{ 10, false, false, "unknown reject status" },
+		{ 0xffff, false, false, "unknown reject status" },
 	};
 	return cr_make_param_array(struct sts_case, cases, ARRAY_SIZE(cases));
 }

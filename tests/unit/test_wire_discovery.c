@@ -16,7 +16,7 @@ Test(wire_discovery, header)
 {
 	struct discovery_header got;
 
-	memcpy(bytes, (uint8_t[]){1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 0, 0, 0, 1}, 14);
+	memcpy(bytes, (uint8_t[]){ 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 0, 0, 0, 1 }, 14);
 	cr_assert_eq(nvme_parse_discovery_header(bytes, sizeof(bytes), &got), 0, "parsed");
 	cr_expect_eq(got.genctr, 0x0807060504030201, "GENCTR");
 	cr_expect_eq(got.numrec, UINT64_C(9) + (UINT64_C(1) << 40), "NUMREC as the peer says it");
@@ -42,7 +42,7 @@ Test(wire_discovery, fields)
 	struct discovery_record got;
 
 	fill("10.0.0.1", "4420", "nqn.a");
-	memcpy(bytes, (uint8_t[]){1, 2, 3, 4, 2, 1, 0xff, 0xff, 32, 0, 3, 0}, 12);
+	memcpy(bytes, (uint8_t[]){ 1, 2, 3, 4, 2, 1, 0xff, 0xff, 32, 0, 3, 0 }, 12);
 	cr_assert_eq(nvme_parse_discovery_record(bytes, sizeof(bytes), &got), 0, "parsed");
 	cr_expect_eq(got.trtype, NVME_TRTYPE_RDMA, "TRTYPE");
 	cr_expect_eq(got.adrfam, NVME_ADRFAM_IPV6, "ADRFAM");
@@ -65,35 +65,35 @@ struct text_case {
 ParameterizedTestParameters(wire_discovery, texts)
 {
 	static struct text_case cases[] = {
-		{"NUL padded", "10.0.0.1", "4420", "nqn.a", 0, "10.0.0.1", "4420", "nqn.a"},
-		{"blank padded", "10.0.0.1                ", "4420                            ",
-		 "nqn.a   ", 0, "10.0.0.1", "4420", "nqn.a"},
-		{"one trailing blank", "10.0.0.1 ", "4420 ", "nqn.a ", 0, "10.0.0.1", "4420",
-		 "nqn.a"},
-		{"leading blank", " 10.0.0.1", " 4420", "nqn.a", 0, "10.0.0.1", "4420", "nqn.a"},
-		{"upper case stays", "FE80::1", "4420", "NQN.A", 0, "FE80::1", "4420", "NQN.A"},
-		{"IPv6 with scope", "fe80::1%eth0", "4420", "nqn.a", 0, "fe80::1%eth0", "4420",
-		 "nqn.a"},
-		{"every field full", REPEAT_256("a"), REPEAT_32("1"),
-		 REPEAT_223("n"), 0, REPEAT_256("a"), REPEAT_32("1"),
-		 REPEAT_223("n")},
-		{"unterminated SUBNQN", "10.0.0.1", "4420", REPEAT_256("n"), -EPROTO, "", "",
-		 ""},
-		{"SUBNQN of 224", "10.0.0.1", "4420", REPEAT_224("n"), -EPROTO, "", "", ""},
-		{"SUBNQN of 223 and blanks", "10.0.0.1", "4420",
-		 REPEAT_223("n") REPEAT_32(" ") " ", 0, "10.0.0.1", "4420",
-		 REPEAT_223("n")},
-		{"no SUBNQN", "10.0.0.1", "4420", "", -EPROTO, "", "", ""},
-		{"SUBNQN of blanks", "10.0.0.1", "4420", "    ", -EPROTO, "", "", ""},
-		{"SUBNQN with a blank inside", "10.0.0.1", "4420", "nqn a", -EPROTO, "", "", ""},
-		{"SUBNQN with a newline", "10.0.0.1", "4420", "nqn\na", -EPROTO, "", "", ""},
-		{"no TRADDR", "", "4420", "nqn.a", -EPROTO, "", "", ""},
-		{"TRADDR of blanks", "   ", "4420", "nqn.a", -EPROTO, "", "", ""},
-		{"control character in TRADDR", "10.0\x1b[2J", "4420", "nqn.a", -EPROTO, "", "",
-		 ""},
-		{"control character in TRSVCID", "10.0.0.1", "44\x01", "nqn.a", -EPROTO, "", "",
-		 ""},
-		{"no TRSVCID", "10.0.0.1", "", "nqn.a", 0, "10.0.0.1", "", "nqn.a"},
+		{ "NUL padded", "10.0.0.1", "4420", "nqn.a", 0, "10.0.0.1", "4420", "nqn.a" },
+		{ "blank padded", "10.0.0.1                ", "4420                            ",
+		  "nqn.a   ", 0, "10.0.0.1", "4420", "nqn.a" },
+		{ "one trailing blank", "10.0.0.1 ", "4420 ", "nqn.a ", 0, "10.0.0.1", "4420",
+		  "nqn.a" },
+		{ "leading blank", " 10.0.0.1", " 4420", "nqn.a", 0, "10.0.0.1", "4420", "nqn.a" },
+		{ "upper case stays", "FE80::1", "4420", "NQN.A", 0, "FE80::1", "4420", "NQN.A" },
+		{ "IPv6 with scope", "fe80::1%eth0", "4420", "nqn.a", 0, "fe80::1%eth0", "4420",
+		  "nqn.a" },
+		{ "every field full", REPEAT_256("a"), REPEAT_32("1"),
+		  REPEAT_223("n"), 0, REPEAT_256("a"), REPEAT_32("1"),
+		  REPEAT_223("n") },
+		{ "unterminated SUBNQN", "10.0.0.1", "4420", REPEAT_256("n"), -EPROTO, "", "",
+		  "" },
+		{ "SUBNQN of 224", "10.0.0.1", "4420", REPEAT_224("n"), -EPROTO, "", "", "" },
+		{ "SUBNQN of 223 and blanks", "10.0.0.1", "4420",
+		  REPEAT_223("n") REPEAT_32(" ") " ", 0, "10.0.0.1", "4420",
+		  REPEAT_223("n") },
+		{ "no SUBNQN", "10.0.0.1", "4420", "", -EPROTO, "", "", "" },
+		{ "SUBNQN of blanks", "10.0.0.1", "4420", "    ", -EPROTO, "", "", "" },
+		{ "SUBNQN with a blank inside", "10.0.0.1", "4420", "nqn a", -EPROTO, "", "", "" },
+		{ "SUBNQN with a newline", "10.0.0.1", "4420", "nqn\na", -EPROTO, "", "", "" },
+		{ "no TRADDR", "", "4420", "nqn.a", -EPROTO, "", "", "" },
+		{ "TRADDR of blanks", "   ", "4420", "nqn.a", -EPROTO, "", "", "" },
+		{ "control character in TRADDR", "10.0\x1b[2J", "4420", "nqn.a", -EPROTO, "", "",
+		  "" },
+		{ "control character in TRSVCID", "10.0.0.1", "44\x01", "nqn.a", -EPROTO, "", "",
+		  "" },
+		{ "no TRSVCID", "10.0.0.1", "", "nqn.a", 0, "10.0.0.1", "", "nqn.a" },
 	};
 	return cr_make_param_array(struct text_case, cases, ARRAY_SIZE(cases));
 }
@@ -123,17 +123,17 @@ struct kind_case {
 ParameterizedTestParameters(wire_discovery, kinds)
 {
 	static struct kind_case cases[] = {
-		{"RDMA, IPv4", 1, 1, 2, 0},
-		{"TCP, IPv6", 3, 2, 2, 0},
-		{"FC", 2, 4, 2, 0},
-		{"loop", 254, 254, 2, 0},
-		{"referral", 1, 1, 1, 0},
-		{"unknown transport 0", 0, 1, 2, -EOPNOTSUPP},
-		{"unknown transport 4", 4, 1, 2, -EOPNOTSUPP},
-		{"unknown transport 255", 255, 1, 2, -EOPNOTSUPP},
-		{"unknown address family", 1, 5, 2, -EOPNOTSUPP},
-		{"unknown subsystem type 0", 1, 1, 0, -EOPNOTSUPP},
-		{"unknown subsystem type 4", 1, 1, 4, -EOPNOTSUPP},
+		{ "RDMA, IPv4", 1, 1, 2, 0 },
+		{ "TCP, IPv6", 3, 2, 2, 0 },
+		{ "FC", 2, 4, 2, 0 },
+		{ "loop", 254, 254, 2, 0 },
+		{ "referral", 1, 1, 1, 0 },
+		{ "unknown transport 0", 0, 1, 2, -EOPNOTSUPP },
+		{ "unknown transport 4", 4, 1, 2, -EOPNOTSUPP },
+		{ "unknown transport 255", 255, 1, 2, -EOPNOTSUPP },
+		{ "unknown address family", 1, 5, 2, -EOPNOTSUPP },
+		{ "unknown subsystem type 0", 1, 1, 0, -EOPNOTSUPP },
+		{ "unknown subsystem type 4", 1, 1, 4, -EOPNOTSUPP },
 	};
 	return cr_make_param_array(struct kind_case, cases, ARRAY_SIZE(cases));
 }

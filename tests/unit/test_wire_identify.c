@@ -161,14 +161,16 @@ struct sizes_case {
 
 ParameterizedTestParameters(wire_id_ctrl, entry_sizes)
 {
+	/* clang-format off */
 	static struct sizes_case cases[] = {
-		{"usual", 0x66, 0x44, 0},
-		{"discovery controller", 0, 0, 0},
-		{"wider range", 0x75, 0x53, 0},
-		{"SQE must be 128", 0x77, 0x44, -EPROTO},
-		{"SQE at most 32", 0x55, 0x44, -EPROTO},
-		{"CQE must be 32", 0x66, 0x55, -EPROTO},
+		{ "usual", 0x66, 0x44, 0 },
+		{ "discovery controller", 0, 0, 0 },
+		{ "wider range", 0x75, 0x53, 0 },
+		{ "SQE must be 128", 0x77, 0x44, -EPROTO },
+		{ "SQE at most 32", 0x55, 0x44, -EPROTO },
+		{ "CQE must be 32", 0x66, 0x55, -EPROTO },
 	};
+	/* clang-format on */
 	return cr_make_param_array(struct sizes_case, cases, ARRAY_SIZE(cases));
 }
 
@@ -197,38 +199,41 @@ struct format_case {
 
 ParameterizedTestParameters(wire_id_ns, formats)
 {
+	/* clang-format off */
 	static struct format_case cases[] = {
-		{"512 bytes", 1, 0, 0, 0, 0, 0, 0, 9, 0, 512, 512, 0},
-		{"C27: LBADS 12", 1, 1, 0, 1, 0, 1, 0, 12, 0, 4096, 4096, 0},
-		{"64 KiB", 1, 0, 0, 0, 0, 0, 0, 16, 0, 65536, 65536, 0},
-		{"128 KiB", 1, 0, 0, 0, 0, 0, 0, 17, -EOPNOTSUPP, 0, 0, 0},
-		{"LBADS 255", 1, 0, 0, 0, 0, 0, 0, 255, -EOPNOTSUPP, 0, 0, 0},
-		{"C27: LBADS 0", 1, 0, 0, 0, 0, 0, 0, 0, -EPROTO, 0, 0, 0},
-		{"LBADS 8", 1, 0, 0, 0, 0, 0, 0, 8, -EPROTO, 0, 0, 0},
-		{"C27: extended, no protection", 1, 0, 0, 0x10, 0, 0, 8, 9, 0, 512, 520, 0},
-		{"C27: extended, type 1", 1, 0, 0, 0x10, 1, 0, 8, 9, 0, 512, 520, 1},
-		{"type 3, first bytes", 1, 0, 0, 0x10, 0x0b, 0, 16, 12, 0, 4096, 4112, 3},
-		{"separate metadata", 1, 0, 0, 0, 0, 0, 8, 9, 0, 512, 512, 0},
-		{"extended without metadata", 1, 0, 0, 0x10, 0, 0, 0, 9, 0, 512, 512, 0},
-		{"protection without metadata", 1, 0, 0, 0, 1, 0, 0, 9, -EPROTO, 0, 0, 0},
-		{"protection type 4", 1, 0, 0, 0x10, 4, 0, 8, 9, -EPROTO, 0, 0, 0},
-		{"C27: index 17", 1, 17, 0, 0x21, 0, 17, 0, 12, 0, 4096, 4096, 0},
-		{"C27: index 16", 1, 16, 0, 0x20, 0, 16, 0, 12, 0, 4096, 4096, 0},
-		{"C27: index 63", 1, 63, 0, 0x6f, 0, 63, 0, 9, 0, 512, 512, 0},
-		{"index 17 by NULBAF", 1, 15, 2, 0x21, 0, 17, 0, 12, 0, 4096, 4096, 0},
-		{"C27: upper bits of 16 formats", 1, 15, 0, 0x61, 0, 1, 0, 12, 0, 4096, 4096, 0},
-		{"index beyond NLBAF", 1, 2, 0, 3, 0, 3, 0, 12, -EPROTO, 0, 0, 0},
-		{"index beyond NLBAF, upper bits", 1, 17, 0, 0x22, 0, 18, 0, 12, -EPROTO, 0, 0, 0},
-		{"NLBAF 64", 1, 64, 0, 0, 0, 0, 0, 9, -EPROTO, 0, 0, 0},
-		{"NLBAF and NULBAF 64", 1, 60, 4, 0, 0, 0, 0, 9, -EPROTO, 0, 0, 0},
-		{"NLBAF 255, NULBAF 255", 1, 255, 255, 0x6f, 0, 0, 0, 9, -EPROTO, 0, 0, 0},
-		{"inactive", 0, 0, 0, 0, 0, 0, 0, 9, -ENOENT, 0, 0, 0},
-		{"inactive, all zero", 0, 0, 0, 0, 0, 0, 0, 0, -ENOENT, 0, 0, 0},
-		{"2^63 - 512 bytes", (UINT64_C(1) << 54) - 1, 0, 0, 0, 0, 0, 0, 9, 0, 512, 512,
-		 0},
-		{"2^63 bytes", UINT64_C(1) << 54, 0, 0, 0, 0, 0, 0, 9, -EPROTO, 0, 0, 0},
-		{"NSZE of all ones", UINT64_MAX, 0, 0, 0, 0, 0, 0, 12, -EPROTO, 0, 0, 0},
+		{ "512 bytes", 1, 0, 0, 0, 0, 0, 0, 9, 0, 512, 512, 0 },
+		{ "C27: LBADS 12", 1, 1, 0, 1, 0, 1, 0, 12, 0, 4096, 4096, 0 },
+		{ "64 KiB", 1, 0, 0, 0, 0, 0, 0, 16, 0, 65536, 65536, 0 },
+		{ "128 KiB", 1, 0, 0, 0, 0, 0, 0, 17, -EOPNOTSUPP, 0, 0, 0 },
+		{ "LBADS 255", 1, 0, 0, 0, 0, 0, 0, 255, -EOPNOTSUPP, 0, 0, 0 },
+		{ "C27: LBADS 0", 1, 0, 0, 0, 0, 0, 0, 0, -EPROTO, 0, 0, 0 },
+		{ "LBADS 8", 1, 0, 0, 0, 0, 0, 0, 8, -EPROTO, 0, 0, 0 },
+		{ "C27: extended, no protection", 1, 0, 0, 0x10, 0, 0, 8, 9, 0, 512, 520, 0 },
+		{ "C27: extended, type 1", 1, 0, 0, 0x10, 1, 0, 8, 9, 0, 512, 520, 1 },
+		{ "type 3, first bytes", 1, 0, 0, 0x10, 0x0b, 0, 16, 12, 0, 4096, 4112, 3 },
+		{ "separate metadata", 1, 0, 0, 0, 0, 0, 8, 9, 0, 512, 512, 0 },
+		{ "extended without metadata", 1, 0, 0, 0x10, 0, 0, 0, 9, 0, 512, 512, 0 },
+		{ "protection without metadata", 1, 0, 0, 0, 1, 0, 0, 9, -EPROTO, 0, 0, 0 },
+		{ "protection type 4", 1, 0, 0, 0x10, 4, 0, 8, 9, -EPROTO, 0, 0, 0 },
+		{ "C27: index 17", 1, 17, 0, 0x21, 0, 17, 0, 12, 0, 4096, 4096, 0 },
+		{ "C27: index 16", 1, 16, 0, 0x20, 0, 16, 0, 12, 0, 4096, 4096, 0 },
+		{ "C27: index 63", 1, 63, 0, 0x6f, 0, 63, 0, 9, 0, 512, 512, 0 },
+		{ "index 17 by NULBAF", 1, 15, 2, 0x21, 0, 17, 0, 12, 0, 4096, 4096, 0 },
+		{ "C27: upper bits of 16 formats", 1, 15, 0, 0x61, 0, 1, 0, 12, 0, 4096, 4096, 0 },
+		{ "index beyond NLBAF", 1, 2, 0, 3, 0, 3, 0, 12, -EPROTO, 0, 0, 0 },
+		{ "index beyond NLBAF, upper bits", 1, 17, 0, 0x22, 0, 18, 0, 12, -EPROTO, 0, 0,
+		  0 },
+		{ "NLBAF 64", 1, 64, 0, 0, 0, 0, 0, 9, -EPROTO, 0, 0, 0 },
+		{ "NLBAF and NULBAF 64", 1, 60, 4, 0, 0, 0, 0, 9, -EPROTO, 0, 0, 0 },
+		{ "NLBAF 255, NULBAF 255", 1, 255, 255, 0x6f, 0, 0, 0, 9, -EPROTO, 0, 0, 0 },
+		{ "inactive", 0, 0, 0, 0, 0, 0, 0, 9, -ENOENT, 0, 0, 0 },
+		{ "inactive, all zero", 0, 0, 0, 0, 0, 0, 0, 0, -ENOENT, 0, 0, 0 },
+		{ "2^63 - 512 bytes", (UINT64_C(1) << 54) - 1, 0, 0, 0, 0, 0, 0, 9, 0, 512, 512,
+		  0 },
+		{ "2^63 bytes", UINT64_C(1) << 54, 0, 0, 0, 0, 0, 0, 9, -EPROTO, 0, 0, 0 },
+		{ "NSZE of all ones", UINT64_MAX, 0, 0, 0, 0, 0, 0, 12, -EPROTO, 0, 0, 0 },
 	};
+	/* clang-format on */
 	return cr_make_param_array(struct format_case, cases, ARRAY_SIZE(cases));
 }
 
@@ -318,20 +323,26 @@ struct descs_case {
 
 ParameterizedTestParameters(wire_ns_descs, lists)
 {
+	/* clang-format off */
 	static struct descs_case cases[] = {
-		{"empty", 64, {0}, false, false, false, false},
-		{"no bytes", 0, {3, 16}, false, false, false, false},
-		{"UUID", 64, {3, 16, 0, 0, 0xaa}, false, false, true, false},
-		{"all four", 64, {1, 8, 0, 0, [12] = 2, 16, [32] = 3, 16, [52] = 4, 1}, true, true, true, true},
-		{"unknown type is skipped", 64, {9, 4, 0, 0, 3, 3, 3, 3, 1, 8}, true, false, false, false},
-		{"wrong length is skipped", 64, {3, 8, 0, 0, [12] = 1, 8}, true, false, false, false},
-		{"too long is skipped", 64, {1, 9, 0, 0, [13] = 2, 16}, false, true, false, false},
-		{"NIDL 0 ends the list", 64, {3, 0, 0, 0, 1, 8}, false, false, false, false},
-		{"exactly to the end", 12, {1, 8}, true, false, false, false},
-		{"one byte over the end", 11, {1, 8}, false, false, false, false},
-		{"header over the end", 15, {1, 8, [12] = 3, 16}, true, false, false, false},
-		{"NIDL 255", 64, {3, 255}, false, false, false, false},
+		{ "empty", 64, { 0 }, false, false, false, false },
+		{ "no bytes", 0, { 3, 16 }, false, false, false, false },
+		{ "UUID", 64, { 3, 16, 0, 0, 0xaa }, false, false, true, false },
+		{ "all four", 64, { 1, 8, 0, 0, [12] = 2, 16, [32] = 3, 16, [52] = 4, 1 }, true,
+		  true, true, true },
+		{ "unknown type is skipped", 64, { 9, 4, 0, 0, 3, 3, 3, 3, 1, 8 }, true, false,
+		  false, false },
+		{ "wrong length is skipped", 64, { 3, 8, 0, 0, [12] = 1, 8 }, true, false, false,
+		  false },
+		{ "too long is skipped", 64, { 1, 9, 0, 0, [13] = 2, 16 }, false, true, false,
+		  false },
+		{ "NIDL 0 ends the list", 64, { 3, 0, 0, 0, 1, 8 }, false, false, false, false },
+		{ "exactly to the end", 12, { 1, 8 }, true, false, false, false },
+		{ "one byte over the end", 11, { 1, 8 }, false, false, false, false },
+		{ "header over the end", 15, { 1, 8, [12] = 3, 16 }, true, false, false, false },
+		{ "NIDL 255", 64, { 3, 255 }, false, false, false, false },
 	};
+	/* clang-format on */
 	return cr_make_param_array(struct descs_case, cases, ARRAY_SIZE(cases));
 }
 
@@ -353,10 +364,10 @@ ParameterizedTest(struct descs_case *c, wire_ns_descs, lists)
 
 Test(wire_ns_descs, values)
 {
-	const uint8_t list[64] = {1, 8, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 4, 1, 0, 0, 2,
-				  3, 16, 0, 0, 0xa0, 0xa1, 0xa2, [36] = 0xaf};
-	const uint8_t eui64[8] = {1, 2, 3, 4, 5, 6, 7, 8};
-	const uint8_t uuid[16] = {0xa0, 0xa1, 0xa2, [15] = 0xaf};
+	const uint8_t list[64] = { 1, 8, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 4, 1, 0, 0, 2,
+				   3, 16, 0, 0, 0xa0, 0xa1, 0xa2, [36] = 0xaf };
+	const uint8_t eui64[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
+	const uint8_t uuid[16] = { 0xa0, 0xa1, 0xa2, [15] = 0xaf };
 	struct ns_ids got;
 
 	nvme_parse_ns_descs(list, sizeof(list), &got);
@@ -378,27 +389,29 @@ struct list_case {
 
 ParameterizedTestParameters(wire_active_list, lists)
 {
+	/* clang-format off */
 	static struct list_case cases[] = {
-		{"empty", {0}, 0, 1024, 0},
-		{"three with gaps", {1, 5, 0x10000}, 0, 1024, 3},
-		{"rest after zero is ignored", {1, 0, 5}, 0, 1024, 1},
-		{"caller's room is less", {1, 2, 3}, 0, 2, 2},
-		{"no room", {1, 2, 3}, 0, 0, 0},
-		{"twice the same", {1, 1}, 0, 1024, -EPROTO},
-		{"descending", {5, 4}, 0, 1024, -EPROTO},
-		{"next page", {6, 7}, 5, 1024, 2},
-		{"starts with the one asked after", {5, 6}, 5, 1024, -EPROTO},
-		{"starts before it", {4, 6}, 5, 1024, -EPROTO},
-		{"broadcast value", {1, 0xffffffff}, 0, 1024, -EPROTO},
-		{"FFFFFFFEh", {0xfffffffe}, 0, 1024, -EPROTO},
-		{"the last valid one", {0xfffffffd}, 0, 1024, 1},
+		{ "empty", { 0 }, 0, 1024, 0 },
+		{ "three with gaps", { 1, 5, 0x10000 }, 0, 1024, 3 },
+		{ "rest after zero is ignored", { 1, 0, 5 }, 0, 1024, 1 },
+		{ "caller's room is less", { 1, 2, 3 }, 0, 2, 2 },
+		{ "no room", { 1, 2, 3 }, 0, 0, 0 },
+		{ "twice the same", { 1, 1 }, 0, 1024, -EPROTO },
+		{ "descending", { 5, 4 }, 0, 1024, -EPROTO },
+		{ "next page", { 6, 7 }, 5, 1024, 2 },
+		{ "starts with the one asked after", { 5, 6 }, 5, 1024, -EPROTO },
+		{ "starts before it", { 4, 6 }, 5, 1024, -EPROTO },
+		{ "broadcast value", { 1, 0xffffffff }, 0, 1024, -EPROTO },
+		{ "FFFFFFFEh", { 0xfffffffe }, 0, 1024, -EPROTO },
+		{ "the last valid one", { 0xfffffffd }, 0, 1024, 1 },
 	};
+	/* clang-format on */
 	return cr_make_param_array(struct list_case, cases, ARRAY_SIZE(cases));
 }
 
 ParameterizedTest(struct list_case *c, wire_active_list, lists)
 {
-	uint32_t got[1024] = {0};
+	uint32_t got[1024] = { 0 };
 
 	for (size_t i = 0; i < ARRAY_SIZE(c->entries); i++)
 		put(page, 4 * i, c->entries[i], 4);

@@ -15,24 +15,24 @@ struct name_case {
 ParameterizedTestParameters(wire_status, names)
 {
 	static struct name_case cases[] = {
-		{0x0000, "success"},
-		{0x0001, "invalid command opcode"},
-		{0x0002, "invalid field in command"},
-		{0x0080, "LBA out of range"},
-		{0x0109, "invalid log page"},
-		{0x0182, "Connect: invalid parameters"},
-		{0x0184, "Connect: invalid host"},
-		{0x0191, "authentication required"},
-		{0x0281, "unrecovered read error"},
-		{0x0302, "asymmetric access inaccessible"},
-		{0x4002, "invalid field in command"},
-		{0x7802, "invalid field in command"},
-		{0x00ff, "unknown generic status"},
-		{0x01ff, "unknown command specific status"},
-		{0x02ff, "unknown media or data integrity status"},
-		{0x03ff, "unknown path status"},
-		{0x0400, "unknown status type 4h"},
-		{0x0701, "vendor specific status"},
+		{ 0x0000, "success" },
+		{ 0x0001, "invalid command opcode" },
+		{ 0x0002, "invalid field in command" },
+		{ 0x0080, "LBA out of range" },
+		{ 0x0109, "invalid log page" },
+		{ 0x0182, "Connect: invalid parameters" },
+		{ 0x0184, "Connect: invalid host" },
+		{ 0x0191, "authentication required" },
+		{ 0x0281, "unrecovered read error" },
+		{ 0x0302, "asymmetric access inaccessible" },
+		{ 0x4002, "invalid field in command" },
+		{ 0x7802, "invalid field in command" },
+		{ 0x00ff, "unknown generic status" },
+		{ 0x01ff, "unknown command specific status" },
+		{ 0x02ff, "unknown media or data integrity status" },
+		{ 0x03ff, "unknown path status" },
+		{ 0x0400, "unknown status type 4h" },
+		{ 0x0701, "vendor specific status" },
 	};
 	return cr_make_param_array(struct name_case, cases, ARRAY_SIZE(cases));
 }
@@ -57,7 +57,7 @@ Test(wire_status, every_status_has_a_name)
 /* CQE dword 3: phase 16, SC 24:17, SCT 27:25, CRD 29:28, M 30, DNR 31. */
 Test(wire_status, fields_of_a_cqe)
 {
-	const struct nvme_cqe cqe = {.status = {{0x05, 0xa3}}};
+	const struct nvme_cqe cqe = { .status = { { 0x05, 0xa3 } } };
 	uint16_t status = nvme_cqe_status(&cqe);
 
 	cr_expect_eq(status, 0x5182, "phase is gone");
