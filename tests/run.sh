@@ -96,7 +96,7 @@ sanitized() {
 }
 
 compilers() {
-	step "build gcc" build build/gcc gcc &&
+	step "build gcc" build build/gcc gcc -Dvm=true &&
 		suites "tests gcc" build/gcc meson_test build/gcc unit flow standin guard
 	[ -z "$quick" ] || return 0
 	step "build clang" build build/clang clang &&

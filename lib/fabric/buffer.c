@@ -10,7 +10,7 @@
 #include "fabric/pages.h"
 
 /* Some devices fail at 2 GiB without saying so in max_mr_bytes: then pieces of half of it are tried. */
-#define BIG_PIECE_BYTES (UINT64_C(2) << 30)
+#define BIG_PIECE_BYTES	 (UINT64_C(2) << 30)
 #define SAFE_PIECE_BYTES (UINT64_C(1) << 30)
 
 /* ---- attach ----------------------------------------------------------------------------------- */
@@ -28,10 +28,11 @@ static int reg_piece(struct nvmfr_buffer *buf, struct fab_dev *dev, uint32_t k)
 	struct fab_mr *mr = &buf->mrs[dev->index][k];
 
 	if (buf->flags & BUFFER_DMABUF)
-		return dev->ops->mr_reg_dmabuf(dev, buf->dmabuf_fd, buf->dmabuf_offset + start, bytes,
-					       buf->addr + start, buf->access, mr);
+		return dev->ops->mr_reg_dmabuf(dev, buf->dmabuf_fd, buf->dmabuf_offset + start,
+					       bytes, buf->addr + start, buf->access, mr);
 	/* registration does not write through it: a SOURCE may be const memory */
-	return dev->ops->mr_reg(dev, (void *)(uintptr_t)(buf->addr + start), bytes, buf->access, mr);
+	return dev->ops->mr_reg(dev, (void *)(uintptr_t)(buf->addr + start), bytes, buf->access,
+				mr);
 }
 
 static void drop_mrs(struct nvmfr_buffer *buf, struct fab_dev *dev)
@@ -58,7 +59,8 @@ static int reg_pieces(struct nvmfr_buffer *buf, struct fab_dev *dev, uint64_t ma
 	}
 	buf->mrs[i] = calloc(count, sizeof(*buf->mrs[i]));
 	if (!buf->mrs[i])
-		return nvmfr__fail(-ENOMEM, "no memory for %llu memory regions", (unsigned long long)count);
+		return nvmfr__fail(-ENOMEM, "no memory for %llu memory regions",
+				   (unsigned long long)count);
 	for (uint32_t k = 0; k < count; k++) {
 		err = reg_piece(buf, dev, k);
 		if (err) {
@@ -72,7 +74,8 @@ static int reg_pieces(struct nvmfr_buffer *buf, struct fab_dev *dev, uint64_t ma
 
 static bool smaller_may_do(const struct nvmfr_buffer *buf, uint64_t max_bytes, int err)
 {
-	return (err == -EINVAL || err == -ENOMEM) && nvmfr__min_u64(buf->len, max_bytes) >= BIG_PIECE_BYTES &&
+	return (err == -EINVAL || err == -ENOMEM) &&
+	       nvmfr__min_u64(buf->len, max_bytes) >= BIG_PIECE_BYTES &&
 	       buf->len <= nvmfr__pages_lock_limit();
 }
 
@@ -81,13 +84,17 @@ static int explain(const struct nvmfr_buffer *buf, const struct fab_dev *dev, in
 {
 	struct pages_map map;
 
-	if (!(buf->flags & BUFFER_DMABUF) && err != -ENOMEM &&
-	    nvmfr__pages_find(buf->addr, &map) && map.path[0] == '/') {
+	if (!(buf->flags & BUFFER_DMABUF) && err != -ENOMEM && nvmfr__pages_find(buf->addr, &map) &&
+	    map.path[0] == '/') {
 		if (map.shared && buf->access & FAB_ACCESS_TARGET)
-			return nvmfr__fail(err, "device %s: buffer %p is a shared mapping of %s: this kernel does"
-					   " not let a device write to files of that file system; copy, or use"
-					   " memory, memfd or a private mapping", dev->name, (void *)(uintptr_t)buf->addr, map.path);
-		return nvmfr__fail_wrap(err, "buffer %p, a mapping of %s", (void *)(uintptr_t)buf->addr, map.path);
+			return nvmfr__fail(
+				err,
+				"device %s: buffer %p is a shared mapping of %s: this kernel does"
+				" not let a device write to files of that file system; copy, or use"
+				" memory, memfd or a private mapping",
+				dev->name, (void *)(uintptr_t)buf->addr, map.path);
+		return nvmfr__fail_wrap(err, "buffer %p, a mapping of %s",
+					(void *)(uintptr_t)buf->addr, map.path);
 	}
 	return nvmfr__fail_wrap(err, "buffer of %llu bytes at 0x%llx", (unsigned long long)buf->len,
 				(unsigned long long)buf->addr);
@@ -101,8 +108,10 @@ int nvmfr__buffer_attach(struct nvmfr_buffer *buf, struct fab_dev *dev)
 	if (key->count)
 		return 0;
 	if (buf->len > dev->max_mr_bytes && dev->max_mr_bytes < 2 * FAB_SEAM_BYTES)
-		return nvmfr__fail(-EOPNOTSUPP, "device %s takes memory regions of %llu bytes at most: too small"
-				   " for a buffer of %llu", dev->name, (unsigned long long)dev->max_mr_bytes,
+		return nvmfr__fail(-EOPNOTSUPP,
+				   "device %s takes memory regions of %llu bytes at most: too small"
+				   " for a buffer of %llu",
+				   dev->name, (unsigned long long)dev->max_mr_bytes,
 				   (unsigned long long)buf->len);
 	err = reg_pieces(buf, dev, dev->max_mr_bytes);
 	if (smaller_may_do(buf, dev->max_mr_bytes, err))
@@ -129,24 +138,44 @@ static const char *access_name(uint32_t access)
 	return access & FAB_ACCESS_TARGET ? "a target of reads" : "a source of writes";
 }
 
-int nvmfr__buffer_keys(const struct nvmfr_buffer *buf, const struct fab_dev *dev, uint64_t offset,
-		       uint64_t *bytes, uint32_t access, uint32_t *rkey, uint32_t *lkey)
+static __attribute__((noinline, cold)) int refuse(const struct nvmfr_buffer *buf,
+						   const struct fab_dev *dev, uint64_t offset,
+						   uint64_t bytes, uint32_t access)
 {
-	unsigned int i = dev->index;
-	uint64_t k;
-
-	if (!buf->keys[i].count)
+	if (!buf->keys[dev->index].count)
 		return nvmfr__fail(-EINVAL, "the buffer is not registered on device %s", dev->name);
 	if (access & ~buf->access)
 		return nvmfr__fail(-EINVAL, "the buffer was not registered as %s",
 				   access_name(access & ~buf->access));
-	if (offset > buf->len || *bytes > buf->len - offset)
-		return nvmfr__fail(-EINVAL, "%llu bytes at offset %llu end outside the buffer of %llu",
-				   (unsigned long long)*bytes, (unsigned long long)offset,
-				   (unsigned long long)buf->len);
-	k = nvmfr__min_u64(offset / buf->stride[i], buf->keys[i].count - 1);
-	*bytes = nvmfr__min_u64(*bytes, k * buf->stride[i] + piece_bytes(buf, i, (uint32_t)k) - offset);
-	*rkey = buf->mrs[i][k].rkey;
-	*lkey = buf->mrs[i][k].lkey;
+	return nvmfr__fail(-EINVAL, "%llu bytes at offset %llu end outside the buffer of %llu",
+			   (unsigned long long)bytes, (unsigned long long)offset,
+			   (unsigned long long)buf->len);
+}
+
+static void piece_keys(const struct nvmfr_buffer *buf, unsigned int dev, uint64_t offset,
+		       uint64_t *bytes, uint32_t *rkey, uint32_t *lkey)
+{
+	uint64_t stride = buf->stride[dev];
+	uint64_t k = nvmfr__min_u64(offset / stride, buf->keys[dev].count - 1);
+
+	*bytes = nvmfr__min_u64(*bytes, k * stride + piece_bytes(buf, dev, (uint32_t)k) - offset);
+	*rkey = buf->mrs[dev][k].rkey;
+	*lkey = buf->mrs[dev][k].lkey;
+}
+
+int nvmfr__buffer_keys(const struct nvmfr_buffer *buf, const struct fab_dev *dev, uint64_t offset,
+		       uint64_t *bytes, uint32_t access, uint32_t *rkey, uint32_t *lkey)
+{
+	const struct buffer_key *key = &buf->keys[dev->index];
+
+	if (unlikely(!key->count || access & ~buf->access || offset > buf->len ||
+		     *bytes > buf->len - offset))
+		return refuse(buf, dev, offset, *bytes, access);
+	if (unlikely(key->count > 1)) {
+		piece_keys(buf, dev->index, offset, bytes, rkey, lkey);
+		return 0;
+	}
+	*rkey = key->rkey;
+	*lkey = key->lkey;
 	return 0;
 }

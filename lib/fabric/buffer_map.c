@@ -27,8 +27,9 @@ static bool parse_map(const char *line, struct pages_map *map)
 	char perms[5];
 	int path = 0;
 
-	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %*s %*s %n", &map->start, &map->end,
-		   perms, &map->file_offset, &path) < 4 || !path)
+	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %*s %*s %n", &map->start,
+		   &map->end, perms, &map->file_offset, &path) < 4 ||
+	    !path)
 		return false;
 	map->readable = perms[0] == 'r';
 	map->writable = perms[1] == 'w';
@@ -77,7 +78,8 @@ static bool file_bytes(const struct pages_map *map, uint64_t *bytes)
 
 	if (map->path[0] != '/')
 		return false;
-	snprintf(path, sizeof(path), "/proc/self/map_files/%" PRIx64 "-%" PRIx64, map->start, map->end);
+	snprintf(path, sizeof(path), "/proc/self/map_files/%" PRIx64 "-%" PRIx64, map->start,
+		 map->end);
 	if ((stat(path, &st) && stat(map->path, &st)) || !S_ISREG(st.st_mode))
 		return false;
 	*bytes = (uint64_t)st.st_size;
@@ -90,8 +92,11 @@ static int check_file(const struct pages_map *map, uint64_t last)
 
 	if (!file_bytes(map, &bytes) || place / PAGE_BYTES * PAGE_BYTES < bytes)
 		return 0;
-	return nvmfr__fail(-EFAULT, "the page at 0x%" PRIx64 " lies behind the end of the file mapped there (%s,"
-			   " %" PRIu64 " bytes)", last, map->path, bytes);
+	return nvmfr__fail(-EFAULT,
+			   "the page at 0x%" PRIx64
+			   " lies behind the end of the file mapped there (%s,"
+			   " %" PRIu64 " bytes)",
+			   last, map->path, bytes);
 }
 
 /* From at to end, as far as map reaches. */
@@ -100,12 +105,18 @@ static int check_map(const struct pages_map *map, uint64_t at, uint64_t end, uin
 	const char *what = map->path[0] ? map->path : "anonymous memory";
 
 	if (map->start > at)
-		return nvmfr__fail(-EFAULT, "no memory is mapped at 0x%" PRIx64 ", inside the range given", at);
+		return nvmfr__fail(-EFAULT,
+				   "no memory is mapped at 0x%" PRIx64 ", inside the range given",
+				   at);
 	if (access & FAB_ACCESS_TARGET && !map->writable)
-		return nvmfr__fail(-EFAULT, "the page at 0x%" PRIx64 " (%s) is not writable: it cannot be a target"
-				   " of reads", at, what);
+		return nvmfr__fail(-EFAULT,
+				   "the page at 0x%" PRIx64
+				   " (%s) is not writable: it cannot be a target"
+				   " of reads",
+				   at, what);
 	if (!map->readable)
-		return nvmfr__fail(-EFAULT, "the page at 0x%" PRIx64 " (%s) is not readable", at, what);
+		return nvmfr__fail(-EFAULT, "the page at 0x%" PRIx64 " (%s) is not readable", at,
+				   what);
 	return check_file(map, nvmfr__min_u64(end, map->end) - 1);
 }
 
@@ -116,8 +127,9 @@ static int check_list(FILE *list, uint64_t at, uint64_t end, uint32_t access)
 
 	while (!err && at < end) {
 		if (!next_map(list, at, &map))
-			return nvmfr__fail(-EFAULT, "no memory is mapped at 0x%" PRIx64 ", inside the range given",
-					   at);
+			return nvmfr__fail(
+				-EFAULT,
+				"no memory is mapped at 0x%" PRIx64 ", inside the range given", at);
 		err = check_map(&map, at, end, access);
 		at = map.end;
 	}
@@ -198,7 +210,8 @@ static int settle(void *map, size_t bytes)
 
 static int try_map(size_t bytes, int numa_node, int flags, void **addr)
 {
-	void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+	void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags,
+			 -1, 0);
 	int err = 0;
 
 	if (map == MAP_FAILED)

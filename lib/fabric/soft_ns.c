@@ -76,7 +76,7 @@ static int file_size(int fd, uint64_t *bytes)
 	if (S_ISDIR(st.st_mode))
 		return -EISDIR;
 	if (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode))
-		return -EINVAL;
+		return -ENOTBLK;
 	end = lseek(fd, 0, SEEK_END); /* st_size is 0 for block devices */
 	if (end < 0)
 		return -errno;
@@ -110,14 +110,14 @@ static int map_path(struct soft_ns *ns, const struct nvmfr_soft_ns_opts *opts)
 	err = file_size(fd, &ns->file_bytes);
 	bytes = opts->size_bytes ? opts->size_bytes : ns->file_bytes;
 	ns->blocks = round_up(bytes, opts->block_bytes) >> ns->shift;
-	if (!err && (ns->file_bytes == 0 || bytes == 0))
-		err = nvmfr__fail(-EINVAL, "soft namespace '%s': the file is empty", opts->path);
-	else if (!err)
+	if (!err && ns->file_bytes)
 		err = map_file(ns, fd);
 	close(fd);
-	if (err && err != -EINVAL)
-		nvmfr__fail(err, "soft namespace '%s': %s", opts->path, nvmfr__strerror(err));
-	return err;
+	if (err)
+		return nvmfr__fail(err, "soft namespace '%s': %s", opts->path, nvmfr__strerror(err));
+	if (!ns->file_bytes)
+		return nvmfr__fail(-EINVAL, "soft namespace '%s': the file is empty", opts->path);
+	return 0;
 }
 
 void nvmfr__soft_ns_opts_default(struct nvmfr_soft_ns_opts *opts)

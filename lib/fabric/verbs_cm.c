@@ -31,10 +31,11 @@ static void name_peer(struct verbs_ep *ep)
 
 	if (getnameinfo(dst, sizeof(ep->params.dst), host, sizeof(host), port, sizeof(port),
 			NI_NUMERICHOST | NI_NUMERICSERV))
-		snprintf(ep->base.peer, sizeof(ep->base.peer), "an address of family %d", dst->sa_family);
+		snprintf(ep->base.peer, sizeof(ep->base.peer), "an address of family %d",
+			 dst->sa_family);
 	else
-		snprintf(ep->base.peer, sizeof(ep->base.peer), dst->sa_family == AF_INET6 ? "[%s]:%s" : "%s:%s",
-			 host, port);
+		snprintf(ep->base.peer, sizeof(ep->base.peer),
+			 dst->sa_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
 }
 
 static void link_ep(struct verbs_ep *ep)
@@ -58,17 +59,21 @@ static void unlink_ep(struct verbs_ep *ep)
 static int check_params(const struct fab_ep_params *params)
 {
 	if (params->depth < 1 || params->depth > 4095)
-		return nvmfr__fail(-EINVAL, "queue %u: depth %u, 1 to 4095 are possible", params->qid,
-				   params->depth);
+		return nvmfr__fail(-EINVAL, "queue %u: depth %u, 1 to 4095 are possible",
+				   params->qid, params->depth);
 	if (params->dst.ss_family != AF_INET && params->dst.ss_family != AF_INET6)
-		return nvmfr__fail(-EAFNOSUPPORT, "queue %u: the address is neither IPv4 nor IPv6", params->qid);
-	if (params->src.ss_family != AF_UNSPEC && params->src.ss_family != params->dst.ss_family)
-		return nvmfr__fail(-EINVAL, "queue %u: the source address is of another family than the target's",
+		return nvmfr__fail(-EAFNOSUPPORT, "queue %u: the address is neither IPv4 nor IPv6",
 				   params->qid);
+	if (params->src.ss_family != AF_UNSPEC && params->src.ss_family != params->dst.ss_family)
+		return nvmfr__fail(
+			-EINVAL,
+			"queue %u: the source address is of another family than the target's",
+			params->qid);
 	return 0;
 }
 
-int nvmfr__verbs_ep_create(struct fab *opaque, const struct fab_ep_params *params, struct fab_ep **out)
+int nvmfr__verbs_ep_create(struct fab *opaque, const struct fab_ep_params *params,
+			   struct fab_ep **out)
 {
 	struct verbs_fab *fab = nvmfr__to_verbs_fab(opaque);
 	struct verbs_ep *ep;
@@ -102,8 +107,8 @@ int nvmfr__verbs_ep_create(struct fab *opaque, const struct fab_ep_params *param
 static void set_option(struct verbs_ep *ep, int option, void *value, size_t bytes, const char *what)
 {
 	if (rdma_set_option(ep->id, RDMA_OPTION_ID, option, value, bytes))
-		nvmfr__log(ep->fab->fh->log, NVMFR__LOG_WARN, "%s: %s cannot be set: %s", ep->base.peer, what,
-			   nvmfr__strerror(errno));
+		nvmfr__log(ep->fab->fh->log, NVMFR__LOG_WARN, "%s: %s cannot be set: %s",
+			   ep->base.peer, what, nvmfr__strerror(errno));
 }
 
 int nvmfr__verbs_ep_connect(struct fab_ep *fep, const void *req, size_t req_bytes)
@@ -115,8 +120,9 @@ int nvmfr__verbs_ep_connect(struct fab_ep *fep, const void *req, size_t req_byte
 	int yes = 1, err;
 
 	if (req_bytes != sizeof(ep->request) || ep->state != VERBS_IDLE)
-		return nvmfr__fail(-EINVAL, "%s: connect: %zu bytes of private data, or called twice", fep->peer,
-				   req_bytes);
+		return nvmfr__fail(-EINVAL,
+				   "%s: connect: %zu bytes of private data, or called twice",
+				   fep->peer, req_bytes);
 	memcpy(&ep->request, req, req_bytes);
 	if (bound) /* several queues come from one source address */
 		set_option(ep, RDMA_OPTION_ID_REUSEADDR, &yes, sizeof(yes), "source address reuse");
@@ -125,8 +131,8 @@ int nvmfr__verbs_ep_connect(struct fab_ep *fep, const void *req, size_t req_byte
 	if (p->ack_timeout)
 		set_option(ep, RDMA_OPTION_ID_ACK_TIMEOUT, &p->ack_timeout, sizeof(p->ack_timeout),
 			   "ack timeout");
-	if (rdma_resolve_addr(ep->id, bound ? (struct sockaddr *)&p->src : NULL, (struct sockaddr *)&p->dst,
-			      (int)p->cm_timeout_ms)) {
+	if (rdma_resolve_addr(ep->id, bound ? (struct sockaddr *)&p->src : NULL,
+			      (struct sockaddr *)&p->dst, (int)p->cm_timeout_ms)) {
 		err = nvmfr__verbs_addr_text(text, sizeof(text), -errno, ep);
 		return nvmfr__fail(err, "%s", text);
 	}
@@ -147,8 +153,8 @@ static int tell(struct verbs_ep *ep, struct fab_event *ev, enum fab_event_type t
 	return 1;
 }
 
-static __attribute__((format(printf, 4, 5))) int tell_failed(struct verbs_ep *ep, struct fab_event *ev,
-							      int err, const char *fmt, ...)
+static __attribute__((format(printf, 4, 5))) int
+tell_failed(struct verbs_ep *ep, struct fab_event *ev, int err, const char *fmt, ...)
 {
 	va_list args;
 
@@ -166,8 +172,8 @@ static int on_addr(struct verbs_ep *ep, struct fab_event *ev)
 	ep->base.dev = &ep->dev->base;
 	ep->state = VERBS_ROUTE;
 	if (rdma_resolve_route(ep->id, (int)ep->params.cm_timeout_ms))
-		return tell_failed(ep, ev, -errno, "%s: no route through device %s: %s", ep->base.peer,
-				   ep->base.dev->name, nvmfr__strerror(errno));
+		return tell_failed(ep, ev, -errno, "%s: no route through device %s: %s",
+				   ep->base.peer, ep->base.dev->name, nvmfr__strerror(errno));
 	return 0;
 }
 
@@ -177,7 +183,8 @@ static int on_route(struct verbs_ep *ep, struct fab_event *ev)
 	struct rdma_conn_param param = {
 		.private_data = &ep->request,
 		.private_data_len = sizeof(ep->request),
-		.responder_resources = (uint8_t)MIN(MAX(ep->dev->attr.max_qp_rd_atom, 0), UINT8_MAX),
+		.responder_resources =
+			(uint8_t)MIN(MAX(ep->dev->attr.max_qp_rd_atom, 0), UINT8_MAX),
 		.flow_control = 1,
 		.retry_count = ep->params.retry_count,
 		.rnr_retry_count = ep->params.rnr_retry_count,
@@ -188,8 +195,8 @@ static int on_route(struct verbs_ep *ep, struct fab_event *ev)
 		return tell_failed(ep, ev, err, "%s", nvmfr__err_get());
 	ep->state = VERBS_CONNECT;
 	if (rdma_connect(ep->id, &param))
-		return tell_failed(ep, ev, -errno, "%s: the connect request cannot be sent: %s", ep->base.peer,
-				   nvmfr__strerror(errno));
+		return tell_failed(ep, ev, -errno, "%s: the connect request cannot be sent: %s",
+				   ep->base.peer, nvmfr__strerror(errno));
 	return 0;
 }
 
@@ -205,14 +212,17 @@ static int on_established(struct verbs_ep *ep, struct fab_event *ev, const struc
 
 static int on_rejected(struct verbs_ep *ep, struct fab_event *ev, const struct cm_event *cm)
 {
-	return tell(ep, ev, FAB_EV_FAILED, nvmfr__verbs_reject_text(ev, cm->status, cm->data, cm->bytes, ep));
+	return tell(ep, ev, FAB_EV_FAILED,
+		    nvmfr__verbs_reject_text(ev, cm->status, cm->data, cm->bytes, ep));
 }
 
 static int on_disconnected(struct verbs_ep *ep, struct fab_event *ev)
 {
 	if (ep->state != VERBS_UP)
-		return tell_failed(ep, ev, -ECONNABORTED, "%s: disconnected while connecting", ep->base.peer);
-	snprintf(ev->text, sizeof(ev->text), "%s: disconnected by the peer or the fabric", ep->base.peer);
+		return tell_failed(ep, ev, -ECONNABORTED, "%s: disconnected while connecting",
+				   ep->base.peer);
+	snprintf(ev->text, sizeof(ev->text), "%s: disconnected by the peer or the fabric",
+		 ep->base.peer);
 	return tell(ep, ev, FAB_EV_DISCONNECTED, -ECONNABORTED);
 }
 
@@ -228,7 +238,8 @@ static int on_gone(struct verbs_ep *ep, struct fab_event *ev)
 
 static int on_addr_error(struct verbs_ep *ep, struct fab_event *ev, int status)
 {
-	return tell(ep, ev, FAB_EV_FAILED, nvmfr__verbs_addr_text(ev->text, sizeof(ev->text), status, ep));
+	return tell(ep, ev, FAB_EV_FAILED,
+		    nvmfr__verbs_addr_text(ev->text, sizeof(ev->text), status, ep));
 }
 
 static int negative(int status, int otherwise)
@@ -244,32 +255,31 @@ static int on_event(struct verbs_ep *ep, struct fab_event *ev, const struct cm_e
 	if (ep->state == VERBS_DOWN || cm->type == RDMA_CM_EVENT_TIMEWAIT_EXIT)
 		return 0;
 	switch (cm->type) {
-	case RDMA_CM_EVENT_ADDR_RESOLVED:
-		return ep->state == VERBS_ADDR ? on_addr(ep, ev) : 0;
-	case RDMA_CM_EVENT_ROUTE_RESOLVED:
-		return ep->state == VERBS_ROUTE ? on_route(ep, ev) : 0;
+	case RDMA_CM_EVENT_ADDR_RESOLVED: return ep->state == VERBS_ADDR ? on_addr(ep, ev) : 0;
+	case RDMA_CM_EVENT_ROUTE_RESOLVED: return ep->state == VERBS_ROUTE ? on_route(ep, ev) : 0;
 	case RDMA_CM_EVENT_ESTABLISHED:
 		return ep->state == VERBS_CONNECT ? on_established(ep, ev, cm) : 0;
-	case RDMA_CM_EVENT_ADDR_ERROR:
-		return on_addr_error(ep, ev, cm->status);
+	case RDMA_CM_EVENT_ADDR_ERROR: return on_addr_error(ep, ev, cm->status);
 	case RDMA_CM_EVENT_ROUTE_ERROR:
-		return tell_failed(ep, ev, negative(cm->status, -EHOSTUNREACH), "%s: no route: %s", peer,
-				   nvmfr__strerror(cm->status));
+		return tell_failed(ep, ev, negative(cm->status, -EHOSTUNREACH), "%s: no route: %s",
+				   peer, nvmfr__strerror(cm->status));
 	case RDMA_CM_EVENT_UNREACHABLE:
-		return tell_failed(ep, ev, -EHOSTUNREACH, "%s: no answer: the host is down, or RDMA does not"
-				   " reach it (%s)", peer, nvmfr__strerror(cm->status));
+		return tell_failed(ep, ev, -EHOSTUNREACH,
+				   "%s: no answer: the host is down, or RDMA does not"
+				   " reach it (%s)",
+				   peer, nvmfr__strerror(cm->status));
 	case RDMA_CM_EVENT_CONNECT_ERROR:
-		return tell_failed(ep, ev, negative(cm->status, -EIO), "%s: the connection could not be set up on"
-				   " device %s: %s", peer, ep->base.dev ? ep->base.dev->name : "?",
+		return tell_failed(ep, ev, negative(cm->status, -EIO),
+				   "%s: the connection could not be set up on"
+				   " device %s: %s",
+				   peer, ep->base.dev ? ep->base.dev->name : "?",
 				   nvmfr__strerror(cm->status));
-	case RDMA_CM_EVENT_REJECTED:
-		return on_rejected(ep, ev, cm);
-	case RDMA_CM_EVENT_DISCONNECTED:
-		return on_disconnected(ep, ev);
-	case RDMA_CM_EVENT_DEVICE_REMOVAL:
-		return on_gone(ep, ev);
+	case RDMA_CM_EVENT_REJECTED: return on_rejected(ep, ev, cm);
+	case RDMA_CM_EVENT_DISCONNECTED: return on_disconnected(ep, ev);
+	case RDMA_CM_EVENT_DEVICE_REMOVAL: return on_gone(ep, ev);
 	default:
-		nvmfr__log(ep->fab->fh->log, NVMFR__LOG_INFO, "%s: %s", peer, rdma_event_str(cm->type));
+		nvmfr__log(ep->fab->fh->log, NVMFR__LOG_INFO, "%s: %s", peer,
+			   rdma_event_str(cm->type));
 		return 0;
 	}
 }
@@ -316,7 +326,8 @@ int nvmfr__verbs_next_event(struct fab *opaque, struct fab_event *ev)
 			return 1;
 	if (errno == EAGAIN || errno == EINTR)
 		return 0;
-	return nvmfr__fail(-errno, "the RDMA connection manager gives no events: %s", nvmfr__strerror(errno));
+	return nvmfr__fail(-errno, "the RDMA connection manager gives no events: %s",
+			   nvmfr__strerror(errno));
 }
 
 /* ---- the end ---------------------------------------------------------------------------------- */

@@ -67,7 +67,8 @@ void nvmfr__verbs_rings_build(struct verbs_ep *ep)
 
 /* ---- posting ---------------------------------------------------------------------------------- */
 
-static __attribute__((noinline, cold)) int post_failed(struct verbs_ep *ep, int err, const char *what)
+static __attribute__((noinline, cold)) int post_failed(struct verbs_ep *ep, int err,
+						       const char *what)
 {
 	ep->sticky = FAB_POLL_BAD;
 	snprintf(ep->base.error, sizeof(ep->base.error), "%s: device %s refused a %s: %s",
@@ -75,31 +76,49 @@ static __attribute__((noinline, cold)) int post_failed(struct verbs_ep *ep, int 
 	return err > 0 ? -err : -EIO;
 }
 
-/* A work request is ours again as soon as it was posted: what set_tail changed lasts for one post. */
-static __attribute__((noinline)) void clear_tails(struct verbs_ep *ep, uint32_t first, uint32_t n)
+static inline int post_chain(struct verbs_ep *ep, uint32_t first, uint32_t n)
 {
-	for (uint32_t i = first; i < first + n; i++) {
-		ep->send_wrs[i].num_sge = 1;
-		ep->send_wrs[i].send_flags = send_flags(i);
-	}
-	ep->tails_set = false;
-}
-
-int nvmfr__verbs_post_send(struct fab_ep *fep, uint32_t first, uint32_t n)
-{
-	struct verbs_ep *ep = nvmfr__to_verbs_ep(fep);
 	struct ibv_send_wr *wr = &ep->send_wrs[first], *last = wr + n - 1, *bad;
 	int err;
 
 	last->next = NULL;
 	err = ibv_post_send(ep->qp, wr, &bad);
 	last->next = last + 1;
-	if (ep->tails_set)
-		clear_tails(ep, first, n);
 	if (unlikely(err))
 		return post_failed(ep, err, "send");
 	return 0;
 }
+
+/* A work request is ours again as soon as it was posted: what set_tail changed lasts for one post. */
+static __attribute__((noinline)) int post_with_tails(struct verbs_ep *ep, uint32_t first,
+						     uint32_t n)
+{
+	struct ibv_send_wr *wr = &ep->send_wrs[first], *end = wr + n;
+	int err = post_chain(ep, first, n);
+
+	ep->tails_set = false;
+	for (; wr < end; wr++) {
+		wr->num_sge = 1;
+		wr->send_flags = 0;
+	}
+	for (uint32_t i = first | (FAB_SIGNAL_EVERY - 1); i < first + n; i += FAB_SIGNAL_EVERY)
+		ep->send_wrs[i].send_flags = IBV_SEND_SIGNALED;
+	return err;
+}
+
+int nvmfr__verbs_post_send(struct fab_ep *fep, uint32_t first, uint32_t n)
+{
+	struct verbs_ep *ep = nvmfr__to_verbs_ep(fep);
+
+	if (unlikely(ep->tails_set))
+		return post_with_tails(ep, first, n);
+	return post_chain(ep, first, n);
+}
+
+_Static_assert(sizeof(struct fab_tail) == sizeof(struct ibv_sge) &&
+		       offsetof(struct fab_tail, bytes) == offsetof(struct ibv_sge, length) &&
+		       offsetof(struct fab_tail, lkey) == offsetof(struct ibv_sge, lkey),
+	       "a tail is an SGE");
 
 /* Signaled: the data that it carries is the caller's again only when the SEND is known to be done. */
 void nvmfr__verbs_set_tail(struct fab_ep *fep, uint32_t position, const struct fab_tail *tail)
@@ -111,12 +130,9 @@ void nvmfr__verbs_set_tail(struct fab_ep *fep, uint32_t position, const struct f
 	wr->num_sge = 2;
 	wr->send_flags = IBV_SEND_SIGNALED;
 	ep->tails_set = true;
-	sge->length = tail->bytes;
-	if (tail->addr) {
-		sge->addr = tail->addr;
-		sge->lkey = tail->lkey;
+	memcpy(sge, tail, sizeof(*sge));
+	if (likely(tail->addr))
 		return;
-	}
 	sge->addr = (uintptr_t)fep->tails + (uint64_t)position * fep->tail_bytes;
 	sge->lkey = ep->mr.lkey;
 }
@@ -149,7 +165,8 @@ struct wc_kind {
 	enum ibv_wc_opcode opcode;
 };
 
-_Static_assert(offsetof(struct ibv_wc, opcode) == offsetof(struct ibv_wc, status) + 4, "side by side");
+_Static_assert(offsetof(struct ibv_wc, opcode) == offsetof(struct ibv_wc, status) + 4,
+	       "side by side");
 _Static_assert(sizeof(struct wc_kind) == sizeof(uint64_t), "one word");
 
 static inline uint64_t wc_kind(const struct ibv_wc *wc)
@@ -175,6 +192,11 @@ static inline bool is_response(const struct ibv_wc *wc)
 	       likely(wc->byte_len == FAB_RESPONSE_BYTES);
 }
 
+static inline bool is_send(const struct ibv_wc *wc)
+{
+	return wc_kind(wc) == good_kind(IBV_WC_SEND);
+}
+
 /* Only wr_id, status, qp_num and vendor_err of a failed WC are valid. A flush tells that there was an
  * error, not which: it never replaces a sentence, and a cause replaces the flush's. */
 static __attribute__((noinline, cold)) void bad_wc(struct verbs_ep *ep, const struct ibv_wc *wc)
@@ -186,19 +208,21 @@ static __attribute__((noinline, cold)) void bad_wc(struct verbs_ep *ep, const st
 
 	ep->sticky = FAB_POLL_BAD;
 	if (wc->status == IBV_WC_SUCCESS)
-		snprintf(error, room, "%s: a response of %u bytes, 16 are right", ep->base.peer, wc->byte_len);
+		snprintf(error, room, "%s: a response of %u bytes, 16 are right", ep->base.peer,
+			 wc->byte_len);
 	else if (flush && first)
 		snprintf(error, room, "%s: connection closed", ep->base.peer);
 	else if (!flush)
 		snprintf(error, room, "%s: %s failed: %s (vendor 0x%x): %s", ep->base.peer, what,
-			 ibv_wc_status_str(wc->status), wc->vendor_err, nvmfr__verbs_wc_hint(wc->status));
+			 ibv_wc_status_str(wc->status), wc->vendor_err,
+			 nvmfr__verbs_wc_hint(wc->status));
 }
 
 static __attribute__((noinline, cold)) uint64_t poll_failed(struct verbs_ep *ep)
 {
 	ep->sticky = FAB_POLL_BAD;
-	snprintf(ep->base.error, sizeof(ep->base.error), "%s: device %s cannot be polled", ep->base.peer,
-		 ep->base.dev->name);
+	snprintf(ep->base.error, sizeof(ep->base.error), "%s: device %s cannot be polled",
+		 ep->base.peer, ep->base.dev->name);
 	return ep->sticky;
 }
 
@@ -207,40 +231,59 @@ static inline uint64_t take_sends(struct verbs_ep *ep, uint32_t newest)
 {
 	uint32_t next = newest + 1, done = next - ep->send_done;
 
-	if (next <= ep->send_done)
+	if (unlikely(next <= ep->send_done))
 		done += ep->base.send_positions;
-	ep->send_done = next == ep->base.send_positions ? 0 : next;
+	if (unlikely(next == ep->base.send_positions))
+		next = 0;
+	ep->send_done = next;
 	return (uint64_t)done << 16;
 }
 
+/* The whole batch once more, with a look at what is bad. Responses between count all the same. */
+static __attribute__((noinline, cold)) uint64_t poll_bad(struct verbs_ep *ep,
+							 const struct ibv_wc *wcs, uint32_t n)
+{
+	uint64_t word = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (is_response(&wcs[i]))
+			word++;
+		else if (is_send(&wcs[i]))
+			word += take_sends(ep, (uint32_t)wcs[i].wr_id);
+		else
+			bad_wc(ep, &wcs[i]);
+	}
+	return word | ep->sticky | (n == VERBS_POLL_BATCH ? FAB_POLL_MORE : 0);
+}
+
+/* The loop makes no call, so that it keeps to registers that nobody must save. */
 uint64_t nvmfr__verbs_poll(struct fab_ep *fep)
 {
 	struct verbs_ep *ep = nvmfr__to_verbs_ep(fep);
-	struct ibv_wc wcs[VERBS_POLL_BATCH + 1], *wc = wcs, *end;
-	uint32_t others = 0, newest = UINT32_MAX;
+	struct ibv_wc wcs[VERBS_POLL_BATCH + 1], *wc = wcs;
+	uint32_t sends = 0, newest = 0;
 	uint64_t word;
 	int n = ibv_poll_cq(ep->cq, VERBS_POLL_BATCH, wcs);
 
 	if (n <= 0)
 		return unlikely(n < 0) ? poll_failed(ep) : ep->sticky;
-	end = wcs + n;
-	end->status = IBV_WC_GENERAL_ERR; /* ends the run of responses */
+	wcs[n].status = IBV_WC_GENERAL_ERR; /* ends the run of responses */
 	for (;; wc++) {
 		while (is_response(wc))
 			wc++;
-		if (wc == end)
+		if (!is_send(wc))
 			break;
-		others++;
-		if (unlikely(wc_kind(wc) != good_kind(IBV_WC_SEND))) {
-			bad_wc(ep, wc);
-			continue;
-		}
 		newest = (uint32_t)wc->wr_id;
+		sends++;
 	}
-	word = ep->sticky | ((uint32_t)n - others);
-	if (newest != UINT32_MAX)
+	if (unlikely(wc != &wcs[n]))
+		return poll_bad(ep, wcs, (uint32_t)n);
+	word = ep->sticky | ((uint32_t)n - sends);
+	if (sends)
 		word |= take_sends(ep, newest);
-	return n == VERBS_POLL_BATCH ? word | FAB_POLL_MORE : word;
+	if (unlikely(n == VERBS_POLL_BATCH))
+		word |= FAB_POLL_MORE;
+	return word;
 }
 
 /* ---- sleeping --------------------------------------------------------------------------------- */
@@ -254,7 +297,8 @@ int nvmfr__verbs_arm(struct fab_ep *fep)
 	int err;
 
 	if (!ep->comp)
-		return nvmfr__fail(-EINVAL, "%s: this queue was made without a descriptor to sleep on",
+		return nvmfr__fail(-EINVAL,
+				   "%s: this queue was made without a descriptor to sleep on",
 				   fep->peer);
 	while (!ibv_get_cq_event(ep->comp, &cq, &context))
 		events++;

@@ -34,7 +34,8 @@ static int watch_fd(struct verbs_fab *fab, int fd, void *what)
 {
 	struct epoll_event event = { .events = EPOLLIN, .data.ptr = what };
 
-	if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0 || epoll_ctl(fab->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0)
+	if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0 ||
+	    epoll_ctl(fab->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0)
 		return nvmfr__fail(-errno, "an RDMA event descriptor cannot be waited for: %s",
 				   nvmfr__strerror(errno));
 	return 0;
@@ -63,8 +64,8 @@ static void open_keeper(struct verbs_fab *fab, struct verbs_dev *dev, struct rdm
 	if (!rdma_create_id(fab->channel, &dev->keeper, NULL, RDMA_PS_TCP) &&
 	    !rdma_bind_addr(dev->keeper, (struct sockaddr *)&addr))
 		return;
-	nvmfr__log(fab->fh->log, NVMFR__LOG_DEBUG, "device %s: no idle id on it: %s", dev->base.name,
-		   nvmfr__strerror(errno));
+	nvmfr__log(fab->fh->log, NVMFR__LOG_DEBUG, "device %s: no idle id on it: %s",
+		   dev->base.name, nvmfr__strerror(errno));
 }
 
 /* Before the first registration; a kernel that copies pinned pages at fork needs nothing. */
@@ -75,9 +76,10 @@ static void init_fork(struct verbs_fab *fab)
 	if (ibv_is_fork_initialized() == IBV_FORK_DISABLED)
 		err = ibv_fork_init();
 	if (err)
-		nvmfr__log(fab->fh->log, NVMFR__LOG_WARN,
-			   "ibv_fork_init: %s: registered memory may change under this process when it forks",
-			   nvmfr__strerror(err));
+		nvmfr__log(
+			fab->fh->log, NVMFR__LOG_WARN,
+			"ibv_fork_init: %s: registered memory may change under this process when it forks",
+			nvmfr__strerror(err));
 }
 
 static int fill_dev(struct verbs_dev *dev, struct rdma_cm_id *id)
@@ -91,7 +93,8 @@ static int fill_dev(struct verbs_dev *dev, struct rdma_cm_id *id)
 	dev->base.numa_node = nvmfr__verbs_numa_node(device);
 	err = ibv_query_device(dev->ctx, &dev->attr);
 	if (err)
-		return nvmfr__fail(-err, "device %s does not answer: %s", device->name, nvmfr__strerror(err));
+		return nvmfr__fail(-err, "device %s does not answer: %s", device->name,
+				   nvmfr__strerror(err));
 	dev->base.max_mr_bytes = dev->attr.max_mr_size ? dev->attr.max_mr_size : UINT64_MAX;
 	dev->pd = ibv_alloc_pd(dev->ctx);
 	if (!dev->pd)
@@ -171,11 +174,14 @@ static void take_async(struct verbs_fab *fab, struct verbs_dev *dev)
 		port = event.element.port_num;
 		ibv_ack_async_event(&event);
 		if (type == IBV_EVENT_DEVICE_FATAL) {
-			nvmfr__log(fab->fh->log, NVMFR__LOG_ERROR, "device %s failed", dev->base.name);
+			nvmfr__log(fab->fh->log, NVMFR__LOG_ERROR, "device %s failed",
+				   dev->base.name);
 			mark_lost(fab, dev);
 		} else {
-			nvmfr__log(fab->fh->log, type == IBV_EVENT_PORT_ERR ? NVMFR__LOG_WARN : NVMFR__LOG_INFO,
-				   "device %s port %d: %s", dev->base.name, port, ibv_event_type_str(type));
+			nvmfr__log(fab->fh->log,
+				   type == IBV_EVENT_PORT_ERR ? NVMFR__LOG_WARN : NVMFR__LOG_INFO,
+				   "device %s port %d: %s", dev->base.name, port,
+				   ibv_event_type_str(type));
 		}
 	}
 	if (errno == EAGAIN || errno == EINTR)
@@ -212,10 +218,11 @@ static int open_channel(struct verbs_fab *fab)
 {
 	fab->channel = rdma_create_event_channel();
 	if (!fab->channel)
-		return nvmfr__fail(errno == ENOMEM ? -ENOMEM : -ENODEV,
-				   "no RDMA on this machine: the connection manager cannot be opened (%s); an RDMA"
-				   " device, its verbs provider and the kernel module rdma_ucm are needed",
-				   nvmfr__strerror(errno));
+		return nvmfr__fail(
+			errno == ENOMEM ? -ENOMEM : -ENODEV,
+			"no RDMA on this machine: the connection manager cannot be opened (%s); an RDMA"
+			" device, its verbs provider and the kernel module rdma_ucm are needed",
+			nvmfr__strerror(errno));
 	return watch_fd(fab, fab->channel->fd, NULL);
 }
 
@@ -229,7 +236,8 @@ static int verbs_open(struct fab_host *fh, struct fab **out)
 	fab->fh = fh;
 	fab->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (fab->epoll_fd < 0)
-		err = nvmfr__fail(-errno, "no descriptor for RDMA events: %s", nvmfr__strerror(errno));
+		err = nvmfr__fail(-errno, "no descriptor for RDMA events: %s",
+				  nvmfr__strerror(errno));
 	else
 		err = open_channel(fab);
 	if (err) {

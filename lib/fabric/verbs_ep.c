@@ -18,16 +18,22 @@ static int check_limits(const struct verbs_ep *ep)
 	const char *name = ep->base.dev->name;
 
 	if (attr->max_qp_wr > 0 && MAX(sends, recvs) > (uint32_t)attr->max_qp_wr)
-		return nvmfr__fail(-EINVAL, "%s: depth %u needs %u work requests a queue, device %s allows %d:"
-				   " ask for a smaller depth", ep->base.peer, ep->params.depth,
-				   MAX(sends, recvs), name, attr->max_qp_wr);
+		return nvmfr__fail(
+			-EINVAL,
+			"%s: depth %u needs %u work requests a queue, device %s allows %d:"
+			" ask for a smaller depth",
+			ep->base.peer, ep->params.depth, MAX(sends, recvs), name, attr->max_qp_wr);
 	if (attr->max_cqe > 0 && sends + recvs > (uint32_t)attr->max_cqe)
-		return nvmfr__fail(-EINVAL, "%s: depth %u needs %u completion entries, device %s allows %d:"
-				   " ask for a smaller depth", ep->base.peer, ep->params.depth,
-				   sends + recvs, name, attr->max_cqe);
+		return nvmfr__fail(-EINVAL,
+				   "%s: depth %u needs %u completion entries, device %s allows %d:"
+				   " ask for a smaller depth",
+				   ep->base.peer, ep->params.depth, sends + recvs, name,
+				   attr->max_cqe);
 	if (attr->max_sge > 0 && ep->send_sge_stride > (uint32_t)attr->max_sge)
-		return nvmfr__fail(-EOPNOTSUPP, "%s: a command with data or descriptors behind it needs 2 SGEs,"
-				   " device %s allows %d", ep->base.peer, name, attr->max_sge);
+		return nvmfr__fail(-EOPNOTSUPP,
+				   "%s: a command with data or descriptors behind it needs 2 SGEs,"
+				   " device %s allows %d",
+				   ep->base.peer, name, attr->max_sge);
 	return 0;
 }
 
@@ -37,10 +43,12 @@ static void set_geometry(struct verbs_ep *ep)
 {
 	uint32_t depth = ep->params.depth;
 
-	ep->base.send_positions = (depth + 2u * FAB_SIGNAL_EVERY - 1) / FAB_SIGNAL_EVERY * FAB_SIGNAL_EVERY;
+	ep->base.send_positions =
+		(depth + 2u * FAB_SIGNAL_EVERY - 1) / FAB_SIGNAL_EVERY * FAB_SIGNAL_EVERY;
 	ep->base.recv_positions = depth + FAB_RECV_BATCH;
 	if (ep->params.max_descriptors > 1)
-		ep->base.tail_bytes = 16u * MIN(ep->params.max_descriptors, (uint16_t)FAB_MAX_DESCRIPTORS);
+		ep->base.tail_bytes =
+			16u * MIN(ep->params.max_descriptors, (uint16_t)FAB_MAX_DESCRIPTORS);
 	ep->send_sge_stride = ep->params.in_capsule || ep->base.tail_bytes ? 2 : 1;
 }
 
@@ -59,7 +67,8 @@ static size_t lay_out(struct verbs_ep *ep, void *map, size_t *registered)
 
 	ep->base.capsules = carve(&used, sends * FAB_CAPSULE_BYTES, map);
 	ep->base.responses = carve(&used, recvs * FAB_RESPONSE_BYTES, map);
-	ep->base.tails = ep->base.tail_bytes ? carve(&used, sends * ep->base.tail_bytes, map) : NULL;
+	ep->base.tails =
+		ep->base.tail_bytes ? carve(&used, sends * ep->base.tail_bytes, map) : NULL;
 	*registered = used;
 	ep->send_wrs = carve(&used, sends * sizeof(*ep->send_wrs), map);
 	ep->send_sges = carve(&used, sends * ep->send_sge_stride * sizeof(*ep->send_sges), map);
@@ -90,8 +99,8 @@ static int create_comp(struct verbs_ep *ep)
 {
 	ep->comp = ibv_create_comp_channel(ep->dev->ctx);
 	if (!ep->comp || fcntl(ep->comp->fd, F_SETFL, O_NONBLOCK) < 0)
-		return nvmfr__fail(-errno, "%s: device %s gives no completion channel: %s", ep->base.peer,
-				   ep->base.dev->name, nvmfr__strerror(errno));
+		return nvmfr__fail(-errno, "%s: device %s gives no completion channel: %s",
+				   ep->base.peer, ep->base.dev->name, nvmfr__strerror(errno));
 	return 0;
 }
 
@@ -103,8 +112,9 @@ static int create_cq(struct verbs_ep *ep)
 
 	ep->cq = ibv_create_cq(ep->dev->ctx, (int)entries, ep, ep->comp, vector);
 	if (!ep->cq)
-		return nvmfr__fail(-errno, "%s: device %s gives no completion queue of %u entries: %s",
-				   ep->base.peer, ep->base.dev->name, entries, nvmfr__strerror(errno));
+		return nvmfr__fail(
+			-errno, "%s: device %s gives no completion queue of %u entries: %s",
+			ep->base.peer, ep->base.dev->name, entries, nvmfr__strerror(errno));
 	return 0;
 }
 
@@ -124,9 +134,10 @@ static int create_qp(struct verbs_ep *ep)
 	};
 
 	if (rdma_create_qp(ep->id, ep->dev->pd, &attr))
-		return nvmfr__fail(-errno, "%s: device %s gives no queue pair of %u sends and %u receives: %s",
-				   ep->base.peer, ep->base.dev->name, ep->base.send_positions,
-				   ep->base.recv_positions, nvmfr__strerror(errno));
+		return nvmfr__fail(
+			-errno, "%s: device %s gives no queue pair of %u sends and %u receives: %s",
+			ep->base.peer, ep->base.dev->name, ep->base.send_positions,
+			ep->base.recv_positions, nvmfr__strerror(errno));
 	ep->qp = ep->id->qp;
 	return 0;
 }

@@ -19,7 +19,7 @@ enum { MAX_GIDS = 256, MIN_MEMLOCK = 64 << 20 };
 struct json {
 	char *text;
 	size_t room, used;
-	bool comma;                     /* a value stands before the next one */
+	bool comma; /* a value stands before the next one */
 };
 
 /* ---- writing JSON ----------------------------------------------------------------------------- */
@@ -117,14 +117,10 @@ static void close_group(struct json *j, char bracket)
 static const char *gid_type(uint32_t type)
 {
 	switch (type) {
-	case IBV_GID_TYPE_IB:
-		return "InfiniBand";
-	case IBV_GID_TYPE_ROCE_V1:
-		return "RoCE v1";
-	case IBV_GID_TYPE_ROCE_V2:
-		return "RoCE v2";
-	default:
-		return "unknown";
+	case IBV_GID_TYPE_IB: return "InfiniBand";
+	case IBV_GID_TYPE_ROCE_V1: return "RoCE v1";
+	case IBV_GID_TYPE_ROCE_V2: return "RoCE v2";
+	default: return "unknown";
 	}
 }
 
@@ -140,7 +136,8 @@ static void put_gid(struct json *j, const struct ibv_gid_entry *entry)
 	bool ipv4 = !memcmp(entry->gid.raw, mapped, sizeof(mapped));
 	char address[INET6_ADDRSTRLEN] = "", netdev[IF_NAMESIZE] = "";
 
-	inet_ntop(ipv4 ? AF_INET : AF_INET6, entry->gid.raw + (ipv4 ? 12 : 0), address, sizeof(address));
+	inet_ntop(ipv4 ? AF_INET : AF_INET6, entry->gid.raw + (ipv4 ? 12 : 0), address,
+		  sizeof(address));
 	if (entry->ndev_ifindex)
 		(void)if_indextoname(entry->ndev_ifindex, netdev);
 	open_group(j, NULL, '{');
@@ -176,8 +173,9 @@ struct findings {
 
 static const char *link_layer(uint8_t layer)
 {
-	return layer == IBV_LINK_LAYER_ETHERNET ? "Ethernet" :
-	       layer == IBV_LINK_LAYER_INFINIBAND ? "InfiniBand" : "unspecified";
+	return layer == IBV_LINK_LAYER_ETHERNET	    ? "Ethernet"
+	       : layer == IBV_LINK_LAYER_INFINIBAND ? "InfiniBand"
+						    : "unspecified";
 }
 
 static void put_port(struct json *j, struct ibv_context *ctx, uint8_t port, struct findings *found)
@@ -203,7 +201,9 @@ static void put_port(struct json *j, struct ibv_context *ctx, uint8_t port, stru
 
 static const char *transport(enum ibv_transport_type type)
 {
-	return type == IBV_TRANSPORT_IB ? "InfiniBand or RoCE" : type == IBV_TRANSPORT_IWARP ? "iWARP" : "other";
+	return type == IBV_TRANSPORT_IB	     ? "InfiniBand or RoCE"
+	       : type == IBV_TRANSPORT_IWARP ? "iWARP"
+					     : "other";
 }
 
 static void put_attr(struct json *j, const struct ibv_device_attr *attr)
@@ -296,30 +296,37 @@ static void put_missing(struct json *j, const char *what, const char *how)
 }
 
 /* In the order in which a person would mend them. */
-static void put_all_missing(struct json *j, const struct system_state *s, const struct findings *found)
+static void put_all_missing(struct json *j, const struct system_state *s,
+			    const struct findings *found)
 {
 	open_group(j, "missing", '[');
 	if (!s->ib_uverbs && !found->devices)
-		put_missing(j, "kernel module ib_uverbs", "modprobe ib_uverbs; Debian: it is in the kernel package");
+		put_missing(j, "kernel module ib_uverbs",
+			    "modprobe ib_uverbs; Debian: it is in the kernel package");
 	if (!s->rdma_ucm && !s->cm_device)
 		put_missing(j, "kernel module rdma_ucm", "modprobe rdma_ucm");
 	if (!found->devices)
-		put_missing(j, "an RDMA device",
-			    "an RDMA NIC with its driver, its provider library (Debian: ibverbs-providers) and"
-			    " access to /dev/infiniband; to try without one: modprobe rdma_rxe; rdma link add rxe0"
-			    " type rxe netdev eth0");
+		put_missing(
+			j, "an RDMA device",
+			"an RDMA NIC with its driver, its provider library (Debian: ibverbs-providers) and"
+			" access to /dev/infiniband; to try without one: modprobe rdma_rxe; rdma link add rxe0"
+			" type rxe netdev eth0");
 	if (s->cm_device && !s->cm_usable)
-		put_missing(j, "access to /dev/infiniband/rdma_cm",
-			    "udev rules of rdma-core make it world accessible; in a container pass /dev/infiniband");
+		put_missing(
+			j, "access to /dev/infiniband/rdma_cm",
+			"udev rules of rdma-core make it world accessible; in a container pass /dev/infiniband");
 	if (found->devices && !found->active_ports)
-		put_missing(j, "an active port", "plug the cable, or: ip link set dev INTERFACE up");
+		put_missing(j, "an active port",
+			    "plug the cable, or: ip link set dev INTERFACE up");
 	else if (found->devices && !found->active_with_gid)
-		put_missing(j, "a GID on an active port", "give the interface an address: ip addr add ...");
+		put_missing(j, "a GID on an active port",
+			    "give the interface an address: ip addr add ...");
 	if (s->memlock < MIN_MEMLOCK)
-		put_missing(j, "locked memory",
-			    "registered buffers are locked: ulimit -l unlimited, memlock in"
-			    " /etc/security/limits.conf, LimitMEMLOCK=infinity of a service, --ulimit memlock=-1"
-			    " of a container");
+		put_missing(
+			j, "locked memory",
+			"registered buffers are locked: ulimit -l unlimited, memlock in"
+			" /etc/security/limits.conf, LimitMEMLOCK=infinity of a service, --ulimit memlock=-1"
+			" of a container");
 	close_group(j, ']');
 }
 

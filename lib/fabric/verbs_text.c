@@ -21,17 +21,12 @@ int nvmfr__verbs_addr_text(char *text, size_t bytes, int status, const struct ve
 		cause = "the source address is not an address of an RDMA device of this machine";
 		break;
 	case ENETUNREACH:
-	case EHOSTUNREACH:
-		cause = "no network route to it";
-		break;
+	case EHOSTUNREACH: cause = "no network route to it"; break;
 	case ETIMEDOUT:
 		cause = "its link address was not found: the host is down or on another network";
 		break;
-	case EADDRINUSE:
-		cause = "the source address is taken";
-		break;
-	default:
-		break;
+	case EADDRINUSE: cause = "the source address is taken"; break;
+	default: break;
 	}
 	snprintf(text, bytes, "%s: address not resolved: %s", peer, cause);
 	return status < 0 ? status : -EHOSTUNREACH;
@@ -78,22 +73,24 @@ int nvmfr__verbs_reject_text(struct fab_event *ev, int status, const void *data,
 		return -ECONNREFUSED;
 	case REJ_STALE:
 		ev->retryable = true;
-		snprintf(text, room, "%s: rejected: the peer still holds a connection that this machine left",
+		snprintf(text, room,
+			 "%s: rejected: the peer still holds a connection that this machine left",
 			 peer);
 		return -ECONNREFUSED;
 	case REJ_NO_QP:
 	case REJ_NO_RESOURCES:
 		ev->retryable = true;
-		snprintf(text, room, "%s: rejected: the peer has no resources for another connection", peer);
+		snprintf(text, room,
+			 "%s: rejected: the peer has no resources for another connection", peer);
 		return -ECONNREFUSED;
 	case REJ_TIMEOUT:
 		ev->retryable = true;
 		snprintf(text, room, "%s: the connect handshake took too long", peer);
 		return -ETIMEDOUT;
-	case REJ_CONSUMER:
-		return consumer_text(ev, data, bytes, peer);
+	case REJ_CONSUMER: return consumer_text(ev, data, bytes, peer);
 	default:
-		snprintf(text, room, "%s: rejected by its connection manager, reason %d", peer, status);
+		snprintf(text, room, "%s: rejected by its connection manager, reason %d", peer,
+			 status);
 		return -ECONNREFUSED;
 	}
 }
@@ -101,24 +98,16 @@ int nvmfr__verbs_reject_text(struct fab_event *ev, int status, const void *data,
 const char *nvmfr__verbs_wc_hint(enum ibv_wc_status status)
 {
 	switch (status) {
-	case IBV_WC_RETRY_EXC_ERR:
-		return "the peer or the path to it is dead";
-	case IBV_WC_RNR_RETRY_EXC_ERR:
-		return "the peer takes fewer commands than it granted";
-	case IBV_WC_LOC_LEN_ERR:
-		return "the peer sent more than the 16 bytes of a response";
+	case IBV_WC_RETRY_EXC_ERR: return "the peer or the path to it is dead";
+	case IBV_WC_RNR_RETRY_EXC_ERR: return "the peer takes fewer commands than it granted";
+	case IBV_WC_LOC_LEN_ERR: return "the peer sent more than the 16 bytes of a response";
 	case IBV_WC_LOC_PROT_ERR:
 		return "memory that a command sent is not registered, or was unmapped";
-	case IBV_WC_REM_INV_REQ_ERR:
-		return "the peer found the capsule too long";
-	case IBV_WC_REM_ACCESS_ERR:
-		return "the peer refused access to its memory";
-	case IBV_WC_REM_OP_ERR:
-		return "the peer could not take the command";
+	case IBV_WC_REM_INV_REQ_ERR: return "the peer found the capsule too long";
+	case IBV_WC_REM_ACCESS_ERR: return "the peer refused access to its memory";
+	case IBV_WC_REM_OP_ERR: return "the peer could not take the command";
 	case IBV_WC_FATAL_ERR:
-	case IBV_WC_LOC_QP_OP_ERR:
-		return "the device failed";
-	default:
-		return "the connection is lost";
+	case IBV_WC_LOC_QP_OP_ERR: return "the device failed";
+	default: return "the connection is lost";
 	}
 }

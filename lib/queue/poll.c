@@ -111,6 +111,11 @@ static void bad_cid(struct nvmfr_qpair *qp, const struct qslot *slot, uint32_t d
 	nvmfr__qpair_fault(qp, -EPROTO, "qpair %u: the peer answered with CID 0x%04x, which %s", qp->qid, cid, what);
 }
 
+static struct qslot *slot_of(const struct nvmfr_qpair *qp, const unsigned char *response)
+{
+	return &qp->slots[load32(response + 12) & qp->mask];
+}
+
 /* A dword that is not what its slot expects. */
 static __attribute__((noinline)) unsigned int end_odd(struct nvmfr_qpair *qp, struct qslot *slot,
 						      const unsigned char *response, struct nvmfr_completion *out)
@@ -129,38 +134,65 @@ static __attribute__((noinline)) unsigned int end_odd(struct nvmfr_qpair *qp, st
 	return 0;
 }
 
-/* Takes n responses from the receive ring. Returns how many completions that made, at most n. */
-static unsigned int consume(struct nvmfr_qpair *qp, struct nvmfr_completion *out, uint32_t n)
+/*
+ * Plain completions from responses that lie one behind the other, until n are taken or one is not
+ * what its slot expects. Returns how many.
+ */
+static inline __attribute__((always_inline)) uint32_t consume_plain(struct nvmfr_qpair *qp, const unsigned char *response,
+								    struct nvmfr_completion *out, uint32_t n)
 {
 	struct qslot *const slots = qp->slots;
-	const uint32_t mask = qp->mask, positions = qp->recv_positions;
-	uint32_t pos = qp->recv_pos, taken, plain = 0;
-	unsigned int filled = 0;
+	const uint64_t qpair_data = qp->qpair_data;
+	const uint32_t mask = qp->mask;
+	struct qslot **top = qp->free_top;
+	uint32_t i;
 
-	for (taken = 0; taken < n; taken++) {
-		const unsigned char *response = qp->responses + (size_t)pos * FAB_RESPONSE_BYTES;
+	for (i = 0; i < n; i++, response += FAB_RESPONSE_BYTES, out++) {
 		uint32_t dword = load32(response + 12);
 		struct qslot *slot = &slots[dword & mask];
 
-		if (likely(atomic_load_explicit(&slot->expect, memory_order_relaxed) == dword)) {
-			atomic_store_explicit(&slot->expect, dword ^ 1u, memory_order_relaxed);
-			*qp->free_top++ = slot;
-			fill(qp, slot, load64(response), &out[filled]);
-			filled++;
-			plain++;
-		} else {
-			filled += end_odd(qp, slot, response, &out[filled]);
-			if (unlikely(qp->broken))
-				break;
-		}
-		if (++pos == positions)
-			pos = 0;
+		if (unlikely(atomic_load_explicit(&slot->expect, memory_order_relaxed) != dword))
+			break;
+		atomic_store_explicit(&slot->expect, dword ^ 1u, memory_order_relaxed);
+		*top++ = slot;
+		out->user_data = slot->user_data;
+		out->qpair_data = qpair_data;
+		out->result = 0;
+		out->status = 0;
+		out->flags = 0;
+		out->cqe_result = load64(response);
 	}
-	qp->commands += plain;
-	qp->recv_pos = pos;
-	qp->ready -= taken;
-	qp->unposted += taken;
-	return filled;
+	qp->free_top = top;
+	return i;
+}
+
+/* Takes n responses from the receive ring. Returns how many completions that made, at most n. */
+static unsigned int consume(struct nvmfr_qpair *qp, struct nvmfr_completion *out, uint32_t n)
+{
+	struct nvmfr_completion *const begin = out;
+
+	qp->ready -= n;
+	qp->unposted += n;
+	while (n) {
+		const unsigned char *response = qp->responses + (size_t)qp->recv_pos * FAB_RESPONSE_BYTES;
+		uint32_t run = nvmfr__min_u32(n, qp->recv_positions - qp->recv_pos);
+		uint32_t taken = consume_plain(qp, response, out, run);
+
+		qp->commands += taken;
+		out += taken;
+		if (unlikely(taken < run)) {
+			out += end_odd(qp, slot_of(qp, response + taken * FAB_RESPONSE_BYTES),
+				       response + taken * FAB_RESPONSE_BYTES, out);
+			taken++;
+		}
+		n -= taken;
+		qp->recv_pos += taken;
+		if (qp->recv_pos == qp->recv_positions)
+			qp->recv_pos = 0;
+		if (unlikely(qp->broken))
+			break;
+	}
+	return (unsigned int)(out - begin);
 }
 
 static void fabric_failed(struct nvmfr_qpair *qp)

@@ -83,6 +83,12 @@ static int alloc_rings(struct nvmfr_qpair *qp, uint32_t depth)
 	return 0;
 }
 
+static void set_device(struct nvmfr_qpair *qp, uint32_t index)
+{
+	qp->dev_index = index;
+	qp->key_offset = (uint32_t)(offsetof(struct nvmfr_buffer, keys) + index * sizeof(struct buffer_key));
+}
+
 int nvmfr__qpair_attach(struct nvmfr_qpair *qp, struct fab_ep *ep, uint32_t depth)
 {
 	int err = alloc_rings(qp, depth);
@@ -102,7 +108,7 @@ int nvmfr__qpair_attach(struct nvmfr_qpair *qp, struct fab_ep *ep, uint32_t dept
 	qp->depth = depth;
 	qp->ep = ep;
 	qp->ops = ep->ops;
-	qp->dev_index = ep->dev->index;
+	set_device(qp, ep->dev->index);
 	qp->capsules = ep->capsules;
 	qp->responses = ep->responses;
 	qp->send_positions = ep->send_positions;
@@ -171,7 +177,7 @@ static void move_in(struct nvmfr_qpair *qp, struct nvmfr_qpair *boot)
 	qp->unposted = boot->unposted;
 	qp->ep = boot->ep;
 	qp->ops = boot->ops;
-	qp->dev_index = boot->dev_index;
+	set_device(qp, boot->dev_index);
 	qp->capsules = boot->capsules;
 	qp->responses = boot->responses;
 	qp->send_positions = boot->send_positions;
@@ -229,7 +235,8 @@ void nvmfr__qpair_adopt(struct nvmfr_qpair *qp)
 	qp->limits = link->limits;
 	qp->limits.max_descriptors = nvmfr__min_u32(link->limits.max_descriptors, qp->max_descriptors);
 	qp->icd_bytes = link->limits.icd_bytes;
-	qp->nsid[0] = qp->nsid[1] = 0;
+	qp->nsid = 0;
+	qp->read_head = qp->write_head = 0;
 	qp->ns_max_blocks = 0;
 	if (qp->state != link->state)
 		adopt_state(qp);

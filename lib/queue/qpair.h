@@ -127,11 +127,10 @@ struct nvmfr_qpair {
 	const _Atomic uint32_t *tick;
 	const void *host;
 	uint32_t adopted;                    /* the value of *word that the fields below belong to */
-	uint32_t ns_shift;                   /* this and the next three: the namespace last used */
+	uint32_t nsid;                       /* the namespace last used; 0: none */
+	uint64_t read_head, write_head;      /* first 8 bytes of a plain nvmfr_io to it */
 	uint64_t ns_blocks;
-	uint64_t ns_max_blocks;              /* one command's; 0: none is remembered */
-	uint32_t nsid[2];                    /* for reads and for writes; 0 for writes where they are not allowed */
-	uint32_t dev_index;
+	uint64_t ns_max_blocks;              /* one command's, at most ns_blocks; 0: none is remembered */
 
 	_Alignas(CACHE_LINE) struct qslot *slots;
 	unsigned char *capsules;
@@ -141,10 +140,13 @@ struct nvmfr_qpair {
 	uint32_t mask;                       /* slots - 1 */
 	uint32_t send_positions, recv_positions;
 	uint32_t icd_bytes;
+	uint32_t ns_shift;
+	uint32_t key_offset;                 /* of this device's key in a buffer */
 	uint64_t qpair_data;
 
 	/* cold */
 	_Alignas(CACHE_LINE) uint32_t depth;
+	uint32_t dev_index;
 	uint32_t seen_tick;
 	uint32_t timeout_ticks;              /* 0: never */
 	uint32_t expired;                    /* commands found over their time */

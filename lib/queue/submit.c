@@ -8,14 +8,18 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* One SQE's worth of what a plain command says. */
-struct plain {
-	uint32_t op, nsid;
-	uint64_t lba, nblocks;
-	struct nvmfr_buffer *buf;
-	uint64_t offset, user_data;
-	uint32_t fua;                        /* NVME_RW_FUA or 0 */
-};
+/*
+ * The first eight bytes of a plain read or write: op, no flags, reserved, nsid. One compare with what
+ * the last checked namespace allows (qp->read_head, qp->write_head) covers all of these.
+ */
+_Static_assert(offsetof(struct nvmfr_io, op) == 0 && offsetof(struct nvmfr_io, nsid) == 4 &&
+	       offsetof(struct nvmfr_io, lba) == 8, "head of struct nvmfr_io");
+
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define IO_HEAD(op, nsid) ((uint64_t)(nsid) << 32 | (uint64_t)(op))
+#else
+#define IO_HEAD(op, nsid) ((uint64_t)(op) << 56 | (uint64_t)(nsid))
+#endif
 
 INLINE void put64(unsigned char *capsule, unsigned int word, uint64_t value)
 {
@@ -24,14 +28,20 @@ INLINE void put64(unsigned char *capsule, unsigned int word, uint64_t value)
 	memcpy(capsule + word * 8, &v, sizeof(v));
 }
 
-/* Words 1, 2 and 7 of an I/O queue's capsules are zero from connect on and stay so. */
-INLINE void put_rw(unsigned char *capsule, const struct plain *io, uint32_t cid, uint64_t sgl0, uint64_t sgl1)
+INLINE unsigned char *capsule_at(const struct nvmfr_qpair *qp, uint32_t position)
 {
-	put64(capsule, 0, io->op | NVME_FLAGS_PSDT_SGL << 8 | (uint64_t)cid << 16 | (uint64_t)io->nsid << 32);
+	return qp->capsules + (size_t)position * FAB_CAPSULE_BYTES;
+}
+
+/* Words 1, 2 and 7 of an I/O queue's capsules are zero from connect on and stay so. */
+INLINE void put_rw(unsigned char *capsule, uint32_t op, uint32_t nsid, uint32_t cid, uint64_t sgl0, uint64_t sgl1,
+		   uint64_t lba, uint64_t cdw12)
+{
+	put64(capsule, 0, (uint64_t)nsid << 32 | NVME_FLAGS_PSDT_SGL << 8 | op | (uint64_t)cid << 16);
 	put64(capsule, 3, sgl0);
 	put64(capsule, 4, sgl1);
-	put64(capsule, 5, io->lba);
-	put64(capsule, 6, (io->nblocks - 1) | io->fua);
+	put64(capsule, 5, lba);
+	put64(capsule, 6, cdw12);
 }
 
 INLINE uint64_t keyed_word(uint64_t len, uint32_t rkey)
@@ -39,27 +49,34 @@ INLINE uint64_t keyed_word(uint64_t len, uint32_t rkey)
 	return len | (uint64_t)rkey << 24 | (uint64_t)NVME_SGL_KEYED << 56;
 }
 
-INLINE void start_slot(struct nvmfr_qpair *qp, struct qslot *slot, uint32_t expect, const struct plain *io)
+INLINE void start_slot(struct qslot *slot, uint32_t expect, const struct nvmfr_buffer *buf, uint64_t user_data,
+		       uint32_t tick)
 {
 	atomic_store_explicit(&slot->expect, expect, memory_order_relaxed);
-	atomic_store_explicit(&slot->buf, io->buf, memory_order_relaxed);
-	slot->user_data = io->user_data;
-	slot->tick = atomic_load_explicit(qp->tick, memory_order_relaxed);
+	atomic_store_explicit(&slot->buf, buf, memory_order_relaxed);
+	slot->user_data = user_data;
+	slot->tick = tick;
+}
+
+INLINE uint32_t tick_now(const struct nvmfr_qpair *qp)
+{
+	return atomic_load_explicit(qp->tick, memory_order_relaxed);
 }
 
 /* A write whose data travels behind its SQE. Data and place are the caller's until the SEND is done. */
-static void carry(struct nvmfr_qpair *qp, struct qslot *slot, uint32_t position, const struct plain *io, uint64_t len)
+static void carry(struct nvmfr_qpair *qp, struct qslot *slot, uint32_t position, uint64_t lba, uint64_t cdw12,
+		  struct nvmfr_buffer *buf, uint64_t offset, uint64_t len, uint64_t user_data)
 {
 	uint32_t cid = slot_next_cid(slot);
 	struct fab_tail tail = {
-		.addr = io->buf->addr + io->offset,
+		.addr = buf->addr + offset,
 		.bytes = (uint32_t)len,
-		.lkey = io->buf->keys[qp->dev_index].lkey,
+		.lkey = buf->keys[qp->dev_index].lkey,
 	};
 
-	put_rw(qp->capsules + (size_t)position * FAB_CAPSULE_BYTES, io, cid, 0,
-	       len | (uint64_t)NVME_SGL_DATA_OFFSET << 56);
-	start_slot(qp, slot, cid ^ 1u, io);
+	put_rw(capsule_at(qp, position), NVMFR_OP_WRITE, qp->nsid, cid, 0, len | (uint64_t)NVME_SGL_DATA_OFFSET << 56,
+	       lba, cdw12);
+	start_slot(slot, cid ^ 1u, buf, user_data, tick_now(qp));
 	slot->kind = SLOT_CARRIED;
 	slot->cid = (uint16_t)cid;
 	slot->answered = false;
@@ -68,36 +85,36 @@ static void carry(struct nvmfr_qpair *qp, struct qslot *slot, uint32_t position,
 }
 
 /*
- * Writes one command to a ring position if it is one that needs no second look: the namespace at hand,
- * one command's length, one MR. false: nothing happened, the slow path decides.
+ * Writes one command to a ring position if it is one that needs no second look: the namespace at hand
+ * (the caller compared the head), one command's length, one MR. false: nothing happened, the slow path decides.
  */
-INLINE bool fill(struct nvmfr_qpair *qp, struct qslot *slot, uint32_t position, const struct plain *io)
+INLINE bool fill(struct nvmfr_qpair *qp, struct qslot *slot, uint32_t position, uint32_t op, uint64_t lba,
+		 uint64_t nblocks, struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data, uint32_t fua,
+		 uint32_t tick)
 {
+	const uint32_t access = op == NVMFR_OP_READ ? FAB_ACCESS_TARGET : FAB_ACCESS_SOURCE;
 	const struct buffer_key *key;
-	uint32_t access = io->op == NVMFR_OP_READ ? FAB_ACCESS_TARGET : FAB_ACCESS_SOURCE;
-	uint64_t len;
+	uint64_t len, cdw12 = nblocks - 1;
 	uint32_t cid;
 
-	if (unlikely(io->nsid != qp->nsid[io->op & 1] || io->nblocks - 1 >= qp->ns_max_blocks))
+	/* ns_max_blocks is at most ns_blocks. */
+	if (unlikely(cdw12 >= qp->ns_max_blocks || lba > qp->ns_blocks - nblocks))
 		return false;
-	if (unlikely(io->lba >= qp->ns_blocks || io->nblocks > qp->ns_blocks - io->lba))
+	if (unlikely(!buf || buf->host != qp->host))
 		return false;
-	if (unlikely(!io->buf || io->buf->host != qp->host))
+	len = nblocks << qp->ns_shift;
+	if (unlikely(len > buf->len || offset > buf->len - len))
 		return false;
-	len = io->nblocks << qp->ns_shift;
-	if (unlikely(len > io->buf->len || io->offset > io->buf->len - len))
-		return false;
-	key = &io->buf->keys[qp->dev_index];
+	key = (const struct buffer_key *)((const char *)buf + qp->key_offset);
 	if (unlikely(!(key->access & access)))
 		return false;
-	if (io->op == NVMFR_OP_WRITE && len <= qp->icd_bytes && !(io->buf->flags & BUFFER_DMABUF)) {
-		carry(qp, slot, position, io, len);
+	if (op == NVMFR_OP_WRITE && len <= qp->icd_bytes && !(buf->flags & BUFFER_DMABUF)) {
+		carry(qp, slot, position, lba, cdw12 | fua, buf, offset, len, user_data);
 		return true;
 	}
 	cid = slot_next_cid(slot);
-	put_rw(qp->capsules + (size_t)position * FAB_CAPSULE_BYTES, io, cid, io->buf->addr + io->offset,
-	       keyed_word(len, key->rkey));
-	start_slot(qp, slot, cid, io);
+	put_rw(capsule_at(qp, position), op, qp->nsid, cid, buf->addr + offset, keyed_word(len, key->rkey), lba, cdw12 | fua);
+	start_slot(slot, cid, buf, user_data, tick);
 	return true;
 }
 
@@ -131,7 +148,6 @@ struct qslot *nvmfr__qpair_take(struct nvmfr_qpair *qp, struct nvme_sqe **sqe, u
 
 int nvmfr__qpair_post_raw(struct nvmfr_qpair *qp, const struct nvme_sqe *sqe, uint64_t user_data)
 {
-	struct plain io = { .user_data = user_data };
 	uint32_t position, cid;
 	struct nvme_sqe *place;
 	struct qslot *slot;
@@ -144,7 +160,7 @@ int nvmfr__qpair_post_raw(struct nvmfr_qpair *qp, const struct nvme_sqe *sqe, ui
 	slot = nvmfr__qpair_take(qp, &place, &cid);
 	*place = *sqe;
 	place->cid = to_le16((uint16_t)cid);
-	start_slot(qp, slot, cid, &io);
+	start_slot(slot, cid, NULL, user_data, tick_now(qp));
 	return nvmfr__qpair_post(qp, position, 1);
 }
 
@@ -217,7 +233,6 @@ static int check_buffer(const struct nvmfr_qpair *qp, const struct nvmfr_io *io,
 /* Flush and Write Zeroes of one command: an SQE without data. */
 static int submit_dataless(struct nvmfr_qpair *qp, const struct nvmfr_io *io)
 {
-	struct plain record = { .user_data = io->user_data };
 	uint32_t position = qp->send_seq - qp->lap, cid;
 	struct nvme_sqe *sqe;
 	struct qslot *slot = nvmfr__qpair_take(qp, &sqe, &cid);
@@ -231,19 +246,23 @@ static int submit_dataless(struct nvmfr_qpair *qp, const struct nvmfr_io *io)
 		memcpy(&sqe->cdw10, &lba, sizeof(lba));
 		sqe->cdw12 = to_le32((uint32_t)(io->nblocks - 1) | (io->flags & NVMFR_IO_FUA ? NVME_RW_FUA : 0));
 	}
-	start_slot(qp, slot, cid, &record);
+	start_slot(slot, cid, NULL, io->user_data, tick_now(qp));
 	return nvmfr__qpair_post(qp, position, 1);
 }
 
 static void remember_namespace(struct nvmfr_qpair *qp, const struct ns_entry *ns)
 {
-	uint64_t blocks = qp->limits.max_xfer_bytes >> ns->shift;
+	uint64_t blocks = nvmfr__min_u64(qp->limits.max_xfer_bytes >> ns->shift, NVME_RW_MAX_BLOCKS);
 
-	qp->nsid[NVMFR_OP_READ & 1] = ns->nsid;
-	qp->nsid[NVMFR_OP_WRITE & 1] = ns->write_protected ? 0 : ns->nsid;
+	if (ns->refusal)
+		return;
+	qp->nsid = ns->nsid;
 	qp->ns_blocks = ns->blocks;
 	qp->ns_shift = ns->shift;
-	qp->ns_max_blocks = nvmfr__min_u64(blocks, NVME_RW_MAX_BLOCKS);
+	qp->ns_max_blocks = nvmfr__min_u64(blocks, ns->blocks);
+	qp->read_head = IO_HEAD(NVMFR_OP_READ, ns->nsid);
+	/* Compared after read_head, or with a write's own: this one never equals. */
+	qp->write_head = ns->write_protected ? qp->read_head : IO_HEAD(NVMFR_OP_WRITE, ns->nsid);
 }
 
 static bool fits_one_command(const struct nvmfr_qpair *qp, const struct nvmfr_io *io, const struct ns_entry *ns)
@@ -253,27 +272,18 @@ static bool fits_one_command(const struct nvmfr_qpair *qp, const struct nvmfr_io
 	return io->nblocks <= NVME_RW_MAX_BLOCKS && io->nblocks << ns->shift <= max;
 }
 
-static struct plain plain_of(const struct nvmfr_io *io)
-{
-	return (struct plain){
-		.op = io->op, .nsid = io->nsid, .lba = io->lba, .nblocks = io->nblocks, .buf = io->buf,
-		.offset = io->offset_bytes, .user_data = io->user_data,
-		.fua = io->flags & NVMFR_IO_FUA ? NVME_RW_FUA : 0,
-	};
-}
-
 static int submit_data(struct nvmfr_qpair *qp, const struct nvmfr_io *io, const struct ns_entry *ns)
 {
-	uint32_t position = qp->send_seq - qp->lap;
-	struct plain plain;
+	uint32_t position = qp->send_seq - qp->lap, fua = io->flags & NVMFR_IO_FUA ? NVME_RW_FUA : 0;
 	int err;
 
 	if (!(io->flags & NVMFR_IO_VEC)) {
 		err = check_buffer(qp, io, ns);
 		if (err)
 			return err;
-		plain = plain_of(io);
-		if (fits_one_command(qp, io, ns) && fill(qp, qp->free_top[-1], position, &plain)) {
+		if (fits_one_command(qp, io, ns) &&
+		    fill(qp, qp->free_top[-1], position, io->op, io->lba, io->nblocks, io->buf, io->offset_bytes,
+			 io->user_data, fua, tick_now(qp))) {
 			advance(qp, 1);
 			return nvmfr__qpair_post(qp, position, 1);
 		}
@@ -311,22 +321,27 @@ static __attribute__((noinline)) int submit_slow(struct nvmfr_qpair *qp, const s
 
 /* ---- entry points ---------------------------------------------------------------------------------- */
 
-static __attribute__((noinline)) int io_slow(struct nvmfr_qpair *qp, const struct plain *plain)
+static __attribute__((noinline)) int io_slow(struct nvmfr_qpair *qp, uint32_t op, uint32_t nsid, uint64_t lba,
+					     uint64_t nblocks, struct nvmfr_buffer *buf, uint64_t offset,
+					     uint64_t user_data)
 {
 	struct nvmfr_io io = {
-		.op = (uint8_t)plain->op, .nsid = plain->nsid, .lba = plain->lba, .nblocks = plain->nblocks,
-		.buf = plain->buf, .offset_bytes = plain->offset, .user_data = plain->user_data,
+		.op = (uint8_t)op, .nsid = nsid, .lba = lba, .nblocks = nblocks, .buf = buf, .offset_bytes = offset,
+		.user_data = user_data,
 	};
 
 	return submit_slow(qp, &io);
 }
 
-INLINE int submit_one(struct nvmfr_qpair *qp, const struct plain *io)
+INLINE int submit_one(struct nvmfr_qpair *qp, uint32_t op, uint32_t nsid, uint64_t lba, uint64_t nblocks,
+		      struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data)
 {
+	uint64_t head = op == NVMFR_OP_READ ? qp->read_head : qp->write_head;
 	uint32_t position = qp->send_seq - qp->lap;
 
-	if (unlikely(qp->credit == 0 || !likely_live(qp)) || unlikely(!fill(qp, qp->free_top[-1], position, io)))
-		return io_slow(qp, io);
+	if (unlikely(qp->credit == 0 || !likely_live(qp)) || unlikely(head != IO_HEAD(op, nsid)) ||
+	    unlikely(!fill(qp, qp->free_top[-1], position, op, lba, nblocks, buf, offset, user_data, 0, tick_now(qp))))
+		return io_slow(qp, op, nsid, lba, nblocks, buf, offset, user_data);
 	advance(qp, 1);
 	return nvmfr__qpair_post(qp, position, 1);
 }
@@ -334,35 +349,43 @@ INLINE int submit_one(struct nvmfr_qpair *qp, const struct plain *io)
 int nvmfr__qpair_read(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks,
 		      struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data)
 {
-	struct plain io = { NVMFR_OP_READ, nsid, lba, nblocks, buf, offset, user_data, 0 };
-
-	return submit_one(qp, &io);
+	return submit_one(qp, NVMFR_OP_READ, nsid, lba, nblocks, buf, offset, user_data);
 }
 
 int nvmfr__qpair_write(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks,
 		       struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data)
 {
-	struct plain io = { NVMFR_OP_WRITE, nsid, lba, nblocks, buf, offset, user_data, 0 };
+	return submit_one(qp, NVMFR_OP_WRITE, nsid, lba, nblocks, buf, offset, user_data);
+}
 
-	return submit_one(qp, &io);
+INLINE bool fill_io(struct nvmfr_qpair *qp, struct qslot *slot, uint32_t position, uint32_t op,
+		    const struct nvmfr_io *io, uint32_t tick)
+{
+	return fill(qp, slot, position, op, io->lba, io->nblocks, io->buf, io->offset_bytes, io->user_data, 0, tick);
 }
 
 /* Plain reads and writes of ios, as far as they go: how many were written to the ring. */
 INLINE uint32_t fill_run(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, uint32_t n)
 {
-	uint32_t position = qp->send_seq - qp->lap, i;
+	uint32_t position = qp->send_seq - qp->lap, tick = tick_now(qp), i;
+	struct qslot **slots = qp->free_top;
 
 	for (i = 0; i < n; i++) {
 		const struct nvmfr_io *io = &ios[i];
-		struct plain plain = plain_of(io);
+		struct qslot *slot = *--slots;
+		uint64_t head;
+		bool filled;
 
-		if (unlikely(io->op != NVMFR_OP_READ && io->op != NVMFR_OP_WRITE))
+		memcpy(&head, io, sizeof(head));
+		if (unlikely(io->reserved1[0] | io->reserved1[1]))
 			break;
-		if (unlikely(io->flags & ~(unsigned int)NVMFR_IO_FUA))
+		if (likely(head == qp->read_head))
+			filled = fill_io(qp, slot, position + i, NVMFR_OP_READ, io, tick);
+		else if (head == qp->write_head)
+			filled = fill_io(qp, slot, position + i, NVMFR_OP_WRITE, io, tick);
+		else
 			break;
-		if (unlikely(io->reserved0 || (io->reserved1[0] | io->reserved1[1])))
-			break;
-		if (unlikely(!fill(qp, qp->free_top[-1 - (int)i], position + i, &plain)))
+		if (unlikely(!filled))
 			break;
 	}
 	return i;

@@ -12,7 +12,7 @@ import sys
 FLOORS = ["base", "wire", "fabric", "queue", "ctrl", "path", "api"]
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+(["<])([^">]+)[">]', re.M)
 BACKEND = re.compile(r"fabric/(soft|verbs)(_\w+)?\.h|(infiniband|rdma)/.*")
-KNOWS = {"api/probe.c": "verbs", "api/soft.c": "soft"}
+KNOWS = {"api/probe.c": "verbs", "api/soft.c": "soft", "ctrl/soft_lookup.c": "soft"}
 
 
 def includes(path):

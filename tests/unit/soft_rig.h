@@ -156,6 +156,16 @@ static inline struct nvme_sqe rig_rw(const struct rig *rig, uint8_t opcode, uint
 	return sqe;
 }
 
+static inline struct nvme_cqe rig_identify(struct rig *rig, uint8_t cns, uint32_t nsid)
+{
+	struct nvme_sqe sqe;
+
+	memset(rig->data, 0xee, NVME_IDENTIFY_BYTES);
+	nvme_sqe_identify(&sqe, cns, nsid, 0);
+	sqe.dptr = rig_sgl(rig, 0, NVME_IDENTIFY_BYTES);
+	return rig_do(&rig->admin, &sqe);
+}
+
 /* ---- bringing up ------------------------------------------------------------------------------ */
 
 static inline struct nvme_cqe rig_fabrics_connect(struct rig *rig, struct queue *q, uint16_t qid,

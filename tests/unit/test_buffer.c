@@ -28,10 +28,10 @@ struct piece {
 static struct fake {
 	struct piece pieces[MAX_PIECES];
 	uint32_t count, live, calls;
-	uint32_t fail_at;         /* the n-th call, 1-based */
+	uint32_t fail_at; /* the n-th call, 1-based */
 	int fail_err;
-	uint64_t refuse_above;    /* bytes of an MR; 0: takes any */
-	uint64_t dmabuf_offset;   /* of the last */
+	uint64_t refuse_above; /* bytes of an MR; 0: takes any */
+	uint64_t dmabuf_offset; /* of the last */
 	uint32_t access;
 } fake;
 
@@ -42,21 +42,23 @@ static int take_piece(uint64_t start, size_t bytes, uint32_t access, struct fab_
 	if (fake.calls == fake.fail_at || (fake.refuse_above && bytes > fake.refuse_above))
 		return nvmfr__fail(fake.fail_err, "the device's sentence");
 	fake.pieces[fake.count] = (struct piece){ start, bytes, true };
-	*mr = (struct fab_mr){ .lkey = 100 + fake.count, .rkey = 200 + fake.count,
+	*mr = (struct fab_mr){ .lkey = 100 + fake.count,
+			       .rkey = 200 + fake.count,
 			       .handle = &fake.pieces[fake.count] };
 	fake.count++;
 	fake.live++;
 	return 0;
 }
 
-static int fake_reg(struct fab_dev *dev, void *addr, size_t bytes, uint32_t access, struct fab_mr *mr)
+static int fake_reg(struct fab_dev *dev, void *addr, size_t bytes, uint32_t access,
+		    struct fab_mr *mr)
 {
 	(void)dev;
 	return take_piece((uintptr_t)addr, bytes, access, mr);
 }
 
-static int fake_reg_dmabuf(struct fab_dev *dev, int fd, uint64_t offset, size_t bytes, uint64_t iova,
-			   uint32_t access, struct fab_mr *mr)
+static int fake_reg_dmabuf(struct fab_dev *dev, int fd, uint64_t offset, size_t bytes,
+			   uint64_t iova, uint32_t access, struct fab_mr *mr)
 {
 	(void)dev;
 	(void)fd;
@@ -76,20 +78,26 @@ static void fake_dereg(struct fab_dev *dev, struct fab_mr *mr)
 }
 
 static const struct fab_ops ops = {
-	.name = "fake", .mr_reg = fake_reg, .mr_reg_dmabuf = fake_reg_dmabuf, .mr_dereg = fake_dereg,
+	.name = "fake",
+	.mr_reg = fake_reg,
+	.mr_reg_dmabuf = fake_reg_dmabuf,
+	.mr_dereg = fake_dereg,
 };
 
 static struct fab_dev fake_dev(uint64_t max_mr_bytes)
 {
 	fake = (struct fake){ 0 };
-	return (struct fab_dev){ .ops = &ops, .index = 2, .max_mr_bytes = max_mr_bytes, .name = "fake0" };
+	return (struct fab_dev){
+		.ops = &ops, .index = 2, .max_mr_bytes = max_mr_bytes, .name = "fake0"
+	};
 }
 
 /* No memory is behind it: nobody looks. */
 static struct nvmfr_buffer buffer_of(uint64_t len)
 {
 	return (struct nvmfr_buffer){
-		.addr = 0x10000123, .host = (void *)(uintptr_t)0x10000123, .len = len,
+		.addr = 0x10000123,
+		.len = len,
 		.access = FAB_ACCESS_SOURCE | FAB_ACCESS_TARGET,
 	};
 }
@@ -124,7 +132,8 @@ static void check_range(const struct nvmfr_buffer *buf, const struct fab_dev *de
 	uint32_t rkey, lkey;
 	struct piece *p;
 
-	cr_assert_eq(nvmfr__buffer_keys(buf, dev, offset, &got, FAB_ACCESS_TARGET, &rkey, &lkey), 0);
+	cr_assert_eq(nvmfr__buffer_keys(buf, dev, offset, &got, FAB_ACCESS_TARGET, &rkey, &lkey),
+		     0);
 	p = &fake.pieces[rkey - 200];
 	cr_expect_eq(lkey, rkey - 100);
 	cr_expect(got <= bytes && got >= nvmfr__min_u64(bytes, FAB_SEAM_BYTES));
@@ -208,7 +217,8 @@ Test(buffer, a_failure_in_the_middle_leaves_nothing)
 	fake.fail_err = -ENOMEM;
 	cr_expect_eq(nvmfr__buffer_attach(&buf, &dev), -ENOMEM);
 	cr_expect(!fake.live && !buf.keys[2].count && !buf.mrs[2]);
-	cr_expect_not_null(strstr(nvmfr__err_get(), "the device's sentence"), "%s", nvmfr__err_get());
+	cr_expect_not_null(strstr(nvmfr__err_get(), "the device's sentence"), "%s",
+			   nvmfr__err_get());
 	cr_expect_not_null(strstr(nvmfr__err_get(), "0x10000123"), "%s", nvmfr__err_get());
 }
 
@@ -220,7 +230,8 @@ Test(buffer, dmabuf_pieces_keep_offset_and_address_together)
 	buf.flags = BUFFER_DMABUF;
 	buf.dmabuf_offset = 0x5123;
 	cr_assert_eq(nvmfr__buffer_attach(&buf, &dev), 0);
-	cr_expect_eq(fake.dmabuf_offset - buf.dmabuf_offset, fake.pieces[fake.count - 1].start - buf.addr);
+	cr_expect_eq(fake.dmabuf_offset - buf.dmabuf_offset,
+		     fake.pieces[fake.count - 1].start - buf.addr);
 	cr_expect_eq((fake.dmabuf_offset ^ fake.pieces[fake.count - 1].start) % PAGE, 0u);
 	nvmfr__buffer_detach(&buf, &dev);
 }
@@ -235,12 +246,18 @@ Test(buffer, keys_refuse)
 	other.index = 3;
 	buf.access = FAB_ACCESS_SOURCE;
 	cr_assert_eq(nvmfr__buffer_attach(&buf, &dev), 0);
-	cr_expect_eq(nvmfr__buffer_keys(&buf, &dev, 4096, &bytes, FAB_ACCESS_SOURCE, &rkey, &lkey), 0);
-	cr_expect_eq(nvmfr__buffer_keys(&buf, &dev, 4097, &bytes, FAB_ACCESS_SOURCE, &rkey, &lkey), -EINVAL);
-	cr_expect_eq(nvmfr__buffer_keys(&buf, &dev, UINT64_MAX, &bytes, FAB_ACCESS_SOURCE, &rkey, &lkey), -EINVAL);
-	cr_expect_eq(nvmfr__buffer_keys(&buf, &dev, 0, &bytes, FAB_ACCESS_TARGET, &rkey, &lkey), -EINVAL);
+	cr_expect_eq(nvmfr__buffer_keys(&buf, &dev, 4096, &bytes, FAB_ACCESS_SOURCE, &rkey, &lkey),
+		     0);
+	cr_expect_eq(nvmfr__buffer_keys(&buf, &dev, 4097, &bytes, FAB_ACCESS_SOURCE, &rkey, &lkey),
+		     -EINVAL);
+	cr_expect_eq(
+		nvmfr__buffer_keys(&buf, &dev, UINT64_MAX, &bytes, FAB_ACCESS_SOURCE, &rkey, &lkey),
+		-EINVAL);
+	cr_expect_eq(nvmfr__buffer_keys(&buf, &dev, 0, &bytes, FAB_ACCESS_TARGET, &rkey, &lkey),
+		     -EINVAL);
 	cr_expect_not_null(strstr(nvmfr__err_get(), "a target of reads"), "%s", nvmfr__err_get());
-	cr_expect_eq(nvmfr__buffer_keys(&buf, &other, 0, &bytes, FAB_ACCESS_SOURCE, &rkey, &lkey), -EINVAL);
+	cr_expect_eq(nvmfr__buffer_keys(&buf, &other, 0, &bytes, FAB_ACCESS_SOURCE, &rkey, &lkey),
+		     -EINVAL);
 	nvmfr__buffer_detach(&buf, &dev);
 }
 
@@ -248,7 +265,8 @@ Test(buffer, keys_refuse)
 
 static unsigned char *map_pages(unsigned int pages)
 {
-	unsigned char *map = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned char *map = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE,
+				  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	cr_assert(map != MAP_FAILED);
 	return map;
@@ -267,7 +285,8 @@ Test(buffer, pages_holes_and_protection)
 	cr_expect_eq(check(map + 1, 8 * PAGE - 1, 3), 0, "%s", nvmfr__err_get());
 	cr_expect_eq(check(local, sizeof(local), 3), 0);
 	mprotect(map + 4 * PAGE, PAGE, PROT_READ);
-	cr_expect_eq(check(map, 8 * PAGE, FAB_ACCESS_SOURCE), 0, "read-only memory can be a source");
+	cr_expect_eq(check(map, 8 * PAGE, FAB_ACCESS_SOURCE), 0,
+		     "read-only memory can be a source");
 	cr_expect_eq(check(map, 8 * PAGE, FAB_ACCESS_TARGET), -EFAULT);
 	cr_expect_not_null(strstr(nvmfr__err_get(), "not writable"), "%s", nvmfr__err_get());
 	cr_expect_eq(check(map, 4 * PAGE, FAB_ACCESS_TARGET), 0);
@@ -276,7 +295,8 @@ Test(buffer, pages_holes_and_protection)
 	cr_expect_eq(check(map, 8 * PAGE, FAB_ACCESS_SOURCE), -EFAULT);
 	munmap(map + 6 * PAGE, PAGE);
 	cr_expect_eq(check(map + 5 * PAGE, 3 * PAGE, FAB_ACCESS_SOURCE), -EFAULT);
-	cr_expect_not_null(strstr(nvmfr__err_get(), "no memory is mapped at"), "%s", nvmfr__err_get());
+	cr_expect_not_null(strstr(nvmfr__err_get(), "no memory is mapped at"), "%s",
+			   nvmfr__err_get());
 	cr_expect_eq(check(map + 5 * PAGE, PAGE, 3), 0);
 	cr_expect_eq(check(map + 7 * PAGE, PAGE, 3), 0);
 	munmap(map, 8 * PAGE);
@@ -299,12 +319,13 @@ Test(buffer, pages_of_files)
 	cr_assert(shared != MAP_FAILED && private != MAP_FAILED);
 	cr_expect_eq(check(shared, 3 * PAGE, 3), 0, "%s", nvmfr__err_get());
 	cr_expect_eq(check(shared, 3 * PAGE + 1, 3), -EFAULT);
-	cr_expect_not_null(strstr(nvmfr__err_get(), "behind the end of the file"), "%s", nvmfr__err_get());
+	cr_expect_not_null(strstr(nvmfr__err_get(), "behind the end of the file"), "%s",
+			   nvmfr__err_get());
 	cr_expect_eq(check(private, PAGE, 3), 0);
 	cr_assert(nvmfr__pages_find((uintptr_t)shared + 5, &found));
 	cr_expect(found.shared && found.readable && found.writable);
 	cr_expect_str_eq(found.path, path);
-	cr_assert(nvmfr__pages_find((uintptr_t)private, &found));
+	cr_assert(nvmfr__pages_find((uintptr_t) private, &found));
 	cr_expect(!found.shared && found.file_offset == PAGE);
 	unlink(path);
 	close(fd);
@@ -323,7 +344,6 @@ Test(buffer, a_refused_file_mapping_is_explained)
 	cr_assert(file && !ftruncate(fileno(file), PAGE));
 	map = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fileno(file), 0);
 	cr_assert(map != MAP_FAILED);
-	buf.host = map;
 	buf.addr = (uintptr_t)map;
 	fake.fail_at = 1;
 	fake.fail_err = -EFAULT;

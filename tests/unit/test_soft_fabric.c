@@ -363,6 +363,40 @@ Test(soft_key, registrations_beside_io_in_thread)
 	churn(NVMFR_SOFT_THREAD);
 }
 
+/* When mr_dereg() returns nobody copies through that key any more: the memory may be unmapped. */
+static void unmap_after_dereg(struct rig *rig)
+{
+	unsigned char *mem = mmap(NULL, RIG_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct nvme_sqe sqe = rig_rw(rig, NVME_IO_READ, 0, RIG_BYTES / 512);
+	struct fab_mr mr;
+
+	cr_assert_eq(ops->mr_reg(rig->fh.devs[0], mem, RIG_BYTES, 3, &mr), 0, "register");
+	sqe.dptr = nvme_sgl_keyed((uintptr_t)mem, RIG_BYTES, mr.rkey);
+	rig_post(&rig->io, &sqe, NULL);
+	while (atomic_load(&nvmfr__soft_ep(rig->io.ep)->pass) % 2 == 0 && ops->arm(rig->io.ep) == 0)
+		sched_yield();
+	ops->mr_dereg(rig->fh.devs[0], &mr);
+	munmap(mem, RIG_BYTES);
+	rig_answer(&rig->io);
+	if (!rig->io.bad)
+		return;
+	ops->ep_destroy(rig->io.ep);
+	rig_up_io(rig, &rig->io, 1, RIG_DEPTH);
+}
+
+Test(soft_key, dereg_waits_for_copies)
+{
+	struct nvmfr_soft_opts opts;
+	struct rig rig;
+
+	nvmfr__soft_opts_default(&opts);
+	opts.flags = NVMFR_SOFT_THREAD;
+	rig_up(&rig, &opts);
+	for (int i = 0; i < 50; i++)
+		unmap_after_dereg(&rig);
+	rig_down(&rig);
+}
+
 /* ---- time ------------------------------------------------------------------------------------- */
 
 Test(soft_time, latency_in_virtual_time)
@@ -456,22 +490,17 @@ Test(soft_time, the_keep_alive_runs_out_exactly)
 
 Test(soft_end, a_drop_lets_present_responses_through)
 {
+	struct nvmfr_soft_fault fault = rig_fault(NVMFR_SOFT_FAULT_DISCONNECT, 0);
 	struct rig rig;
 	struct nvme_sqe sqe;
 	uint64_t word;
 
 	rig_up(&rig, NULL);
-	rig_plan(&rig, NVMFR_SOFT_FAULT_DISCONNECT, 0);
-	nvmfr__soft_fault_clear(rig.target);
+	fault.skip = 1;
+	cr_assert_eq(nvmfr__soft_fault_add(rig.target, &fault), 0, "fault");
 	for (int i = 0; i < 2; i++) {
 		sqe = rig_rw(&rig, NVME_IO_READ, 0, 1);
 		rig_post(&rig.io, &sqe, NULL);
-		if (i == 0)
-			continue;
-		struct nvmfr_soft_fault fault = rig_fault(NVMFR_SOFT_FAULT_DISCONNECT, 0);
-
-		fault.skip = 1;
-		cr_assert_eq(nvmfr__soft_fault_add(rig.target, &fault), 0, "fault");
 	}
 	word = ops->poll(rig.io.ep);
 	cr_expect_eq(FAB_POLL_RESPONSES(word), 1, "the first was answered");
@@ -531,33 +560,26 @@ Test(soft_end, the_admin_queue_takes_the_others_along)
 	rig_down(&rig);
 }
 
-struct dropper {
-	struct nvmfr_soft_target *target;
-};
-
 static void *drop_soon(void *arg)
 {
-	struct dropper *dropper = arg;
+	struct rig *rig = arg;
 
-	while (dropper->target->opts.latency_us == 0 &&
-	       atomic_load(&dropper->target->eps->counts.reads) < 50)
+	while (rig_counters(rig).reads < 50)
 		sched_yield();
-	nvmfr__soft_drop(dropper->target);
+	nvmfr__soft_drop(rig->target);
 	return NULL;
 }
 
 static void drop_under_load(uint32_t flags)
 {
 	struct nvmfr_soft_opts opts;
-	struct dropper dropper;
 	pthread_t thread;
 	struct rig rig;
 
 	nvmfr__soft_opts_default(&opts);
 	opts.flags = flags;
 	rig_up(&rig, &opts);
-	dropper.target = rig.target;
-	cr_assert_eq(pthread_create(&thread, NULL, drop_soon, &dropper), 0, "thread");
+	cr_assert_eq(pthread_create(&thread, NULL, drop_soon, &rig), 0, "thread");
 	while (!rig.io.bad) {
 		struct nvme_sqe sqe = rig_rw(&rig, NVME_IO_READ, 0, 8);
 

@@ -57,7 +57,8 @@ static void rig_up(struct rig *rig)
 {
 	setenv("NULLNIC_DATA", "ram", 0);
 	setenv("NULLNIC_SIZE", "1073741824", 0);
-	cr_assert_not_null(dlsym(RTLD_DEFAULT, "nullnic_errors"), "not on the stand-in: set LD_LIBRARY_PATH");
+	cr_assert_not_null(dlsym(RTLD_DEFAULT, "nullnic_errors"),
+			   "not on the stand-in: set LD_LIBRARY_PATH");
 	*rig = (struct rig){ 0 };
 	nvmfr__clock_init(&rig->clock);
 	rig->fh.clock = &rig->clock;
@@ -107,7 +108,8 @@ static struct fab_ep_params params_of(struct line *line, uint16_t qid, uint16_t 
 	return params;
 }
 
-static struct fab_event start(struct line *line, const struct fab_ep_params *params, uint16_t cntlid)
+static struct fab_event start(struct line *line, const struct fab_ep_params *params,
+			      uint16_t cntlid)
 {
 	struct nvme_cm_request req = nvme_cm_request(params->qid, params->depth, cntlid);
 
@@ -120,7 +122,8 @@ static struct fab_event start(struct line *line, const struct fab_ep_params *par
 
 static struct nvme_sqe *capsule(struct line *line)
 {
-	return (struct nvme_sqe *)(void *)(line->ep->capsules + line->send_next * FAB_CAPSULE_BYTES);
+	return (struct nvme_sqe *)(void *)(line->ep->capsules +
+					   line->send_next * FAB_CAPSULE_BYTES);
 }
 
 /* Writes sqe at the next position, posts it, and gives the position. */
@@ -153,8 +156,10 @@ static struct nvme_cqe take(struct line *line, uint32_t want)
 			continue;
 		got += n;
 		line->recv_next = (line->recv_next + n) % line->ep->recv_positions;
-		memcpy(&cqe, line->ep->responses + (line->recv_next + line->ep->recv_positions - 1) %
-		       line->ep->recv_positions * FAB_RESPONSE_BYTES, sizeof(cqe));
+		memcpy(&cqe,
+		       line->ep->responses + (line->recv_next + line->ep->recv_positions - 1) %
+						     line->ep->recv_positions * FAB_RESPONSE_BYTES,
+		       sizeof(cqe));
 		if (!line->bad)
 			cr_assert_eq(nvmfr__fab_verbs.post_recv(line->ep, n), 0);
 	}
@@ -180,8 +185,11 @@ static uint16_t fabrics_connect(struct line *line, uint16_t qid, uint16_t depth,
 	uint16_t got;
 
 	cr_assert_eq(nvme_connect_data_init(&data, hostid, cntlid, "nqn.2026-01.test:sub",
-					    "nqn.2026-01.test:host"), 0);
-	cr_assert_eq(nvmfr__fab_verbs.mr_reg(line->ep->dev, &data, sizeof(data), FAB_ACCESS_SOURCE, &mr), 0);
+					    "nqn.2026-01.test:host"),
+		     0);
+	cr_assert_eq(
+		nvmfr__fab_verbs.mr_reg(line->ep->dev, &data, sizeof(data), FAB_ACCESS_SOURCE, &mr),
+		0);
 	nvme_sqe_connect(&sqe, qid, depth, 0, 0);
 	sqe.dptr = nvme_sgl_keyed((uintptr_t)&data, sizeof(data), mr.rkey);
 	got = nvme_connect_cntlid(admin(line, &sqe));
@@ -189,7 +197,8 @@ static uint16_t fabrics_connect(struct line *line, uint16_t qid, uint16_t depth,
 	return got;
 }
 
-static void connect_line(struct line *line, struct rig *rig, uint16_t qid, uint16_t depth, uint16_t cntlid)
+static void connect_line(struct line *line, struct rig *rig, uint16_t qid, uint16_t depth,
+			 uint16_t cntlid)
 {
 	struct fab_ep_params params;
 	struct fab_event ev;
@@ -213,7 +222,8 @@ static void connect_both(struct rig *rig, struct line *a, struct line *io, uint1
 
 	connect_line(a, rig, 0, 31, NVME_CNTLID_DYNAMIC);
 	cntlid = fabrics_connect(a, 0, 31, NVME_CNTLID_DYNAMIC);
-	nvme_sqe_property_set(&sqe, NVME_PROP_CC, false, NVME_CC_EN | NVME_CC_IOSQES_64 | NVME_CC_IOCQES_16);
+	nvme_sqe_property_set(&sqe, NVME_PROP_CC, false,
+			      NVME_CC_EN | NVME_CC_IOSQES_64 | NVME_CC_IOCQES_16);
 	admin(a, &sqe);
 	connect_line(io, rig, 1, depth, cntlid);
 	cr_expect_eq(fabrics_connect(io, 1, depth, cntlid), cntlid);
@@ -260,16 +270,19 @@ static void area_up(struct area *area, struct fab_dev *dev)
 	uint64_t bytes = 2 * DATA;
 
 	*area = (struct area){ 0 };
-	area->out = mmap(NULL, 2 * DATA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	area->out =
+		mmap(NULL, 2 * DATA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	cr_assert(area->out != MAP_FAILED);
 	area->in = area->out + DATA / 8;
 	area->buf = (struct nvmfr_buffer){
-		.addr = (uintptr_t)area->out, .host = area->out, .len = 2 * DATA,
+		.addr = (uintptr_t)area->out,
+		.len = 2 * DATA,
 		.access = FAB_ACCESS_SOURCE | FAB_ACCESS_TARGET,
 	};
 	cr_assert_eq(nvmfr__buffer_attach(&area->buf, dev), 0, "%s", nvmfr__err_get());
 	cr_assert_eq(nvmfr__buffer_keys(&area->buf, dev, 0, &bytes, FAB_ACCESS_SOURCE, &area->rkey,
-					&area->lkey), 0);
+					&area->lkey),
+		     0);
 	cr_expect_eq(bytes, 2 * DATA);
 }
 
@@ -353,7 +366,8 @@ Test(verbs, batches_keep_the_ring_rules, .timeout = 60)
 		for (uint32_t i = 0; i < n; i++, io.send_next++) {
 			rw_sqe(&sqe, i & 1 ? NVME_IO_READ : NVME_IO_WRITE, 0);
 			sqe.cid = to_le16((uint16_t)(sent + i));
-			sqe.dptr = nvme_sgl_keyed((uintptr_t)(i & 1 ? area.in : area.out), DATA, area.rkey);
+			sqe.dptr = nvme_sgl_keyed((uintptr_t)(i & 1 ? area.in : area.out), DATA,
+						  area.rkey);
 			*capsule(&io) = sqe;
 		}
 		cr_assert_eq(nvmfr__fab_verbs.post_send(io.ep, first, n), 0);
@@ -472,7 +486,8 @@ Test(verbs, a_broken_connection_says_why, .timeout = 60)
 	cr_expect(io.bad);
 	cr_expect_not_null(strstr(io.ep->error, "not registered"), "%s", io.ep->error);
 	cr_expect(nvmfr__fab_verbs.poll(io.ep) & FAB_POLL_BAD, "and stays bad");
-	cr_expect_not_null(strstr(io.ep->error, "not registered"), "a flush does not hide the cause");
+	cr_expect_not_null(strstr(io.ep->error, "not registered"),
+			   "a flush does not hide the cause");
 	ev = next_event(&rig);
 	cr_expect_eq(ev.type, FAB_EV_DISCONNECTED);
 	cr_expect(ev.ep == io.ep);
@@ -517,7 +532,8 @@ Test(verbs, destroy_in_any_state, .timeout = 60)
 		for (int i = 0; i < steps; i++)
 			nvmfr__fab_verbs.next_event(rig.fab, &ev);
 		nvmfr__fab_verbs.ep_destroy(l.ep);
-		cr_expect_eq(nvmfr__fab_verbs.next_event(rig.fab, &ev), 0, "no event after destroy");
+		cr_expect_eq(nvmfr__fab_verbs.next_event(rig.fab, &ev), 0,
+			     "no event after destroy");
 	}
 	rig_down(&rig);
 	cr_expect_eq(shim_errors(), errors);
@@ -614,14 +630,35 @@ struct reject_case {
 Test(verbs, reject_reasons)
 {
 	static const struct reject_case cases[] = {
-		{ "no listener, zero padding", 8, 148, { 0 }, -ECONNREFUSED, 0, false, "nothing listens at peer" },
+		{ "no listener, zero padding",
+		  8,
+		  148,
+		  { 0 },
+		  -ECONNREFUSED,
+		  0,
+		  false,
+		  "nothing listens at peer" },
 		{ "stale", 10, 148, { 0 }, -ECONNREFUSED, 0, true, "still holds" },
 		{ "no resources of the CM", 3, 0, { 0 }, -ECONNREFUSED, 0, true, "no resources" },
 		{ "no reason", 28, 148, { 0 }, -ECONNREFUSED, 0, false, "without a reason" },
 		{ "record format", 28, 148, { 0, 0, 2, 0 }, -ECONNREFUSED, 2, false, "status 2" },
 		{ "HSQSIZE", 28, 148, { 0, 0, 4, 0 }, -ECONNREFUSED, 4, false, "status 4" },
-		{ "no resources of the target", 28, 148, { 0, 0, 6, 0 }, -ECONNREFUSED, 6, true, "status 6" },
-		{ "short data", 28, 3, { 0, 0, 6, 0 }, -ECONNREFUSED, 0, false, "without a reason" },
+		{ "no resources of the target",
+		  28,
+		  148,
+		  { 0, 0, 6, 0 },
+		  -ECONNREFUSED,
+		  6,
+		  true,
+		  "status 6" },
+		{ "short data",
+		  28,
+		  3,
+		  { 0, 0, 6, 0 },
+		  -ECONNREFUSED,
+		  0,
+		  false,
+		  "without a reason" },
 		{ "no data", 28, 0, { 0 }, -ECONNREFUSED, 0, false, "without a reason" },
 		{ "iWARP", -ECONNREFUSED, 0, { 0 }, -ECONNREFUSED, 0, false, "nothing listens" },
 		{ "other", 12, 0, { 0 }, -ECONNREFUSED, 0, false, "reason 12" },
@@ -634,7 +671,8 @@ Test(verbs, reject_reasons)
 		uint8_t data[256] = { 0 };
 
 		memcpy(data, c->data, sizeof(c->data));
-		cr_expect_eq(nvmfr__verbs_reject_text(&ev, c->status, data, c->bytes, &ep), c->err, "%s", c->name);
+		cr_expect_eq(nvmfr__verbs_reject_text(&ev, c->status, data, c->bytes, &ep), c->err,
+			     "%s", c->name);
 		cr_expect_eq(ev.reject_status, c->reject_status, "%s", c->name);
 		cr_expect_eq(ev.retryable, c->retryable, "%s", c->name);
 		cr_expect_not_null(strstr(ev.text, c->text), "%s: %s", c->name, ev.text);
@@ -647,7 +685,8 @@ Test(verbs, address_errors)
 	char text[FAB_ERROR_TEXT];
 
 	cr_expect_eq(nvmfr__verbs_addr_text(text, sizeof(text), -ENODEV, &ep), -ENODEV);
-	cr_expect_not_null(strstr(text, "10.0.0.1:4420: address not resolved: no RDMA device"), "%s", text);
+	cr_expect_not_null(strstr(text, "10.0.0.1:4420: address not resolved: no RDMA device"),
+			   "%s", text);
 	cr_expect_eq(nvmfr__verbs_addr_text(text, sizeof(text), -ETIMEDOUT, &ep), -ETIMEDOUT);
 	cr_expect_eq(nvmfr__verbs_addr_text(text, sizeof(text), 0, &ep), -EHOSTUNREACH);
 }
@@ -661,8 +700,8 @@ static struct {
 	struct ibv_mr mr;
 } dmabuf;
 
-struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
-				 int access)
+struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
+				 int fd, int access)
 {
 	dmabuf.calls++;
 	dmabuf.offset = offset;
@@ -706,7 +745,10 @@ Test(verbs, dmabuf_registration, .timeout = 60)
 	struct line a;
 	int fd[2];
 	struct nvmfr_buffer buf = {
-		.addr = 0x1234, .len = 10000, .flags = BUFFER_DMABUF, .dmabuf_offset = 0x7000234,
+		.addr = 0x1234,
+		.len = 10000,
+		.flags = BUFFER_DMABUF,
+		.dmabuf_offset = 0x7000234,
 		.access = FAB_ACCESS_TARGET,
 	};
 	struct fab_mr mr;
@@ -725,7 +767,9 @@ Test(verbs, dmabuf_registration, .timeout = 60)
 	cr_expect_eq(close(fd[0]), 0, "the descriptor stays the caller's");
 	close(fd[1]);
 	dmabuf.calls = 0;
-	cr_expect_eq(nvmfr__verbs_mr_reg_dmabuf(rig.dev, 0, 0x1000, 4096, 0x2200, FAB_ACCESS_TARGET, &mr), -EINVAL);
+	cr_expect_eq(nvmfr__verbs_mr_reg_dmabuf(rig.dev, 0, 0x1000, 4096, 0x2200, FAB_ACCESS_TARGET,
+						&mr),
+		     -EINVAL);
 	cr_expect_eq(dmabuf.calls, 0, "offset and address lie differently in their pages");
 	close_line(&a);
 	rig_down(&rig);
