@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #define MAX_DEPTH      1024
+#define WHOLE	       UINT64_MAX /* length: the whole namespace */
 #define SUM_TEXT_BYTES (2 * EVP_MAX_MD_SIZE + 1)
 
 enum chunk_state { CHUNK_FREE = 0,
@@ -325,7 +326,7 @@ struct request {
 static bool option(struct request *request, int opt)
 {
 	switch (opt) {
-	case 'l': return parse_bytes("--length", optarg, 1, INT64_MAX, &request->length);
+	case 'l': return parse_bytes("--length", optarg, 0, INT64_MAX, &request->length);
 	case 'n': return parse_bytes("--nsid", optarg, 1, UINT32_MAX - 1, &request->nsid);
 	case 'a': return parse_bytes("--lba", optarg, 0, INT64_MAX, &request->lba);
 	case 'd': return parse_bytes("--depth", optarg, 1, MAX_DEPTH, &request->depth);
@@ -390,7 +391,8 @@ static int check_place(struct copy *copy, const struct request *request)
 	uint64_t room;
 
 	if (request->chunk_bytes % copy->ns.block_bytes) {
-		fprintf(stderr, "copy: --block-size %" PRIu64 " is no multiple of the namespace's %" PRIu32 "-byte blocks\n", request->chunk_bytes, copy->ns.block_bytes);
+		fprintf(stderr, "copy: --block-size %" PRIu64 " is no multiple of a block, %" PRIu32 " bytes\n",
+			request->chunk_bytes, copy->ns.block_bytes);
 		return -EINVAL;
 	}
 	if (request->lba >= copy->ns.capacity_blocks) {
@@ -400,9 +402,10 @@ static int check_place(struct copy *copy, const struct request *request)
 	}
 	room = (copy->ns.capacity_blocks - request->lba) * copy->ns.block_bytes;
 	if (!request->writing)
-		copy->total_bytes = request->length ? request->length : room;
+		copy->total_bytes = request->length == WHOLE ? room : request->length;
 	if (copy->total_bytes > room) {
-		fprintf(stderr, "copy: %" PRIu64 " bytes do not fit: the namespace has %" PRIu64 " from LBA %" PRIu64 " on\n", copy->total_bytes, room, request->lba);
+		fprintf(stderr, "copy: %" PRIu64 " bytes do not fit: from LBA %" PRIu64 " on there are %" PRIu64 "\n",
+			copy->total_bytes, request->lba, room);
 		return -ENOSPC;
 	}
 	return 0;
@@ -496,7 +499,7 @@ static int verify(struct copy *copy)
 
 int main(int argc, char **argv)
 {
-	struct request request = { .depth = 16, .chunk_bytes = 128 * 1024 };
+	struct request request = { .length = WHOLE, .depth = 16, .chunk_bytes = 128 * 1024 };
 	struct copy copy = { .fd = -1 };
 	int err, end;
 

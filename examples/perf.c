@@ -50,12 +50,13 @@ static int check_size(const struct perf *perf)
 	uint64_t capacity = perf->ns.capacity_blocks / shares * perf->ns.block_bytes;
 
 	if (perf->opts.io_bytes % perf->ns.block_bytes) {
-		fprintf(stderr, "nvmfr-perf: --io-size %" PRIu64 " is no multiple of the namespace's %" PRIu32 "-byte blocks\n", perf->opts.io_bytes, perf->ns.block_bytes);
+		fprintf(stderr, "nvmfr-perf: --io-size %" PRIu64 " is no multiple of a block, %" PRIu32 " bytes\n",
+			perf->opts.io_bytes, perf->ns.block_bytes);
 		return -EINVAL;
 	}
 	if (perf->opts.io_bytes > capacity) {
-		fprintf(stderr, "nvmfr-perf: a thread's share of the namespace, %" PRIu64 " bytes, does not hold an I/O of %" PRIu64 "\n",
-			capacity, perf->opts.io_bytes);
+		fprintf(stderr, "nvmfr-perf: --io-size %" PRIu64 " exceeds a thread's share, %" PRIu64 " bytes\n",
+			perf->opts.io_bytes, capacity);
 		return -ERANGE;
 	}
 	return 0;

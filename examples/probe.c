@@ -92,7 +92,7 @@ static void show_value(struct cursor *c, const char *name, int level)
 	switch (next_token(c)) {
 	case '{':
 		if (*name)
-			show_line(name, "", level);
+			printf("%*s%s\n", 2 * level, "", name);
 		show_members(c, level + (*name != '\0'));
 		return;
 	case '[':

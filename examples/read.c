@@ -60,10 +60,11 @@ int main(int argc, char **argv)
 		;
 	took = now_us() - start;
 	must(n, "poll");
-	if (done.result)
-		return fprintf(stderr, "read: %s, NVMe status: %s\n", nvmfr_strerror(done.result),
-			       nvmfr_status_string(done.status)),
-		       1;
+	if (done.result) {
+		fprintf(stderr, "read: %s, NVMe status: %s\n", nvmfr_strerror(done.result),
+			nvmfr_status_string(done.status));
+		return 1;
+	}
 
 	for (unsigned int i = 0; i < 64; i++)
 		printf("%02x%c", ((unsigned char *)nvmfr_buffer_addr(buf))[i], i % 16 == 15 ? '\n' : ' ');

@@ -23,7 +23,7 @@
 
 #define MAX_READERS	 64
 #define SUM_TEXT_BYTES	 (2 * EVP_MAX_MD_SIZE + 1)
-#define DEFAULT_BYTES (256u << 20) /* of a URI */
+#define DEFAULT_BYTES	 (256u << 20) /* of a URI */
 #define UNALIGNED_OFFSET 777u
 #define UNALIGNED_BYTES	 20001u
 #define SCRATCH_BYTES	 32768u
@@ -278,9 +278,9 @@ static void report_speed(const struct job *job)
 		end = r->end_ns > end ? r->end_ns : end;
 		reads += r->bulk_reads;
 	}
-	say("throughput", "%.2f GiB/s: %" PRIu64 " reads of up to %u KiB, %" PRIu64 " threads with a queue pair each, %u in flight on each",
-	    (double)job->bytes / GIB / seconds_between(start, end), reads, BULK_BYTES / 1024,
-	    job->threads, BULK_DEPTH);
+	say("throughput", "%.2f GiB/s: %" PRIu64 " reads of %u KiB", (double)job->bytes / GIB / seconds_between(start, end),
+	    reads, BULK_BYTES / 1024);
+	say("", "%" PRIu64 " threads with a queue pair each, %u reads in flight on each", job->threads, BULK_DEPTH);
 }
 
 static void report_latency(struct job *job)
@@ -366,7 +366,7 @@ static int read_unaligned(struct job *job)
 	unsigned char *data = nvmfr_buffer_addr(job->buf);
 	size_t place = job->buf_bytes - SCRATCH_BYTES + 3;
 	int err = nvmfr_pread(job->readers[0].qp, job->ns.nsid, UNALIGNED_OFFSET, job->buf, place,
-			      UNALIGNED_BYTES);
+			      UNALIGNED_BYTES, -1);
 
 	if (err)
 		return complain("unaligned read"), err;

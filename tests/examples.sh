@@ -55,11 +55,13 @@ refuses() {
 	grep -qiE -- "$words" "$work/said" || { echo "nothing there says: $words"; return 1; }
 }
 
-# json FILE EXPRESSION: EXPRESSION, in Python, of the document d holds.
+# json EXPRESSION FILE...: EXPRESSION, in Python, of each document d holds. One Python for all of them.
 json() {
-	python3 -c 'import json, sys
-d = json.load(open(sys.argv[1]))
-sys.exit(0 if eval(sys.argv[2]) else f"not so: {sys.argv[2]}: {d}")' "$1" "$2"
+	python3 -c 'import json, sys, uuid
+for name in sys.argv[2:]:
+    d = json.load(open(name))
+    if not eval("(" + sys.argv[1] + ")"):
+        sys.exit(f"{name}: not so: {sys.argv[1]}: {d}")' "$@"
 }
 
 sum_of() { sha256sum <"$1" | cut -d' ' -f1; }
@@ -141,12 +143,11 @@ epoll_reads() {
 
 identify_json() {
 	bounded "$bin/identify" --json "$ram" >"$work/json"
-	json "$work/json" 'd["controller"]["device"] == "soft"'
-	json "$work/json" 'd["controller"]["ns_count"] == len(d["namespaces"]) == 1'
-	json "$work/json" 'd["namespaces"][0]["capacity_blocks"] * d["namespaces"][0]["block_bytes"] == 8 << 20'
-	json "$work/json" '__import__("uuid").UUID(d["namespaces"][0]["uuid"] or "0" * 32) is not None'
-	json "$work/json" 'len(d["namespaces"][0]["nguid"]) in (0, 32)'
-	json "$work/json" 'len(d["namespaces"][0]["eui64"]) in (0, 16)'
+	json '(lambda c, n: c["device"] == "soft" and c["ns_count"] == 1 and n["nsid"] == 1
+		and n["capacity_blocks"] * n["block_bytes"] == 8 << 20
+		and str(uuid.UUID(n["uuid"])) == n["uuid"]
+		and len(n["nguid"]) in (0, 32) and len(n["eui64"]) in (0, 16))(d["controller"], *d["namespaces"])' \
+		"$work/json"
 }
 
 identify_table() {
@@ -157,54 +158,60 @@ identify_table() {
 
 probe_both() {
 	bounded "$bin/probe" --json >"$work/json"
-	json "$work/json" 'isinstance(d, dict) and d'
+	json 'isinstance(d, dict) and d["system"]' "$work/json"
 	says 'memlock' "$bin/probe"
 	refuses 'usage' "$bin/probe" --nosuch
 }
 
 # ---- nvmfr-perf
 
+# perf_run NAME OPTION...: leaves what it says in NAME.perf.
+perf_run() {
+	local name=$1
+	shift
+	bounded "$bin/nvmfr-perf" -j "$@" -r "$ram" >"$work/$name.perf"
+}
+
+# perf_json EXPRESSION: of all runs of this test, which then are forgotten.
 perf_json() {
-	bounded "$bin/nvmfr-perf" -j "$@" -r "$ram" >"$work/json"
-	json "$work/json" 'd["errors"] == 0 and d["iops"] > 0 and d["bounced_bytes"] == 0'
-	json "$work/json" 'd["ios"] == d["reads"] + d["writes"]'
+	json "d['errors'] == 0 and d['ios'] == d['reads'] + d['writes'] and d['bounced_bytes'] == 0
+		and abs(d['iops'] * d['seconds'] - d['ios']) <= d['ios'] * 1e-2 and ($1)" "$work"/*.perf
+	rm "$work"/*.perf
 }
 
 perf_workloads() {
 	local workload
 	for workload in read write randread randwrite rw randrw; do
-		perf_json -w $workload -n 5000 -q 32 -c 2
-		json "$work/json" 'd["ios"] == 5000 and d["threads"] == 2 and d["depth"] == 32'
-		json "$work/json" '(d["reads"] == 5000, d["writes"] == 5000) == {
-			"read": (True, False), "randread": (True, False), "write": (False, True),
-			"randwrite": (False, True)}.get(d["workload"], (False, False))'
+		perf_run $workload -w $workload -n 5000 -q 32 -c 2
 	done
-	perf_json -w randrw -M 100 -n 1000
-	json "$work/json" 'd["reads"] == 1000'
-	perf_json -w rw -M 0 -n 1000
-	json "$work/json" 'd["writes"] == 1000'
+	perf_json 'd["ios"] == 5000 and d["threads"] == 2 and d["depth"] == 32 and
+		{ "read": d["writes"] == 0, "randread": d["writes"] == 0, "write": d["reads"] == 0,
+		  "randwrite": d["reads"] == 0 }.get(d["workload"], 0 < d["reads"] < 5000)'
+	perf_run rw -w rw -M 0 -n 1000
+	perf_run randrw -w randrw -M 100 -n 1000
+	perf_json 'd["reads"] == (1000 if d["workload"] == "randrw" else 0) and d["ios"] == 1000'
 }
 
 perf_latency() {
-	perf_json -n 3000 -q 1
-	json "$work/json" '(lambda l: 0 < l["min"] <= l["p50"] <= l["p90"] <= l["p99"] <= l["p99.9"]
+	perf_run on -n 3000 -q 1
+	perf_json '(lambda l: 0 < l["min"] <= l["p50"] <= l["p90"] <= l["p99"] <= l["p99.9"]
 		<= l["p99.99"] <= l["max"] and l["min"] <= l["mean"] <= l["max"])(d["latency_us"])'
-	perf_json -n 3000 -L off
-	json "$work/json" '"latency_us" not in d'
+	perf_run off -n 3000 -L off
+	perf_json '"latency_us" not in d'
 }
 
 perf_shapes() {
 	local shape
 	for shape in '-q 1 -b 1' '-q 3 -b 7' '-q 200 -b 200' '-o 512' '-o 1M -q 4' '-q 64 -b 1' '-c 0x7'; do
 		# shellcheck disable=SC2086
-		perf_json -n 999 $shape
-		json "$work/json" 'd["ios"] == 999'
+		perf_run "$shape" -n 999 $shape
 	done
+	perf_json 'd["ios"] == 999'
 }
 
 perf_time() {
-	perf_json -t 0.2
-	json "$work/json" 'd["seconds"] >= 0.2 and d["ios"] > 0'
+	perf_run time -t 0.2
+	perf_json 'd["seconds"] >= 0.2 and d["ios"] > 0'
 	says '[0-9]+ IOPS, [0-9.]+ GiB/s' "$bin/nvmfr-perf" -t 0.1 -r "$ram"
 	says 'us per I/O' "$bin/nvmfr-perf" --runtime 0.1 --iodepth 4 --bs 8K --rw read --numjobs 2 --uri "$ram"
 }
@@ -227,7 +234,7 @@ perf_interrupted() {
 	cat "$work/said"
 	[ $status = 0 ]
 	grep -q interrupted "$work/said"
-	json "$work/json" 'd["seconds"] < 100'
+	json 'd["seconds"] < 100' "$work/json"
 }
 
 perf_mistakes() {

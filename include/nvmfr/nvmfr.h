@@ -10,7 +10,9 @@
  * - Every struct that may grow begins with `size`; its _init function sets it and the defaults.
  * - Counts are 1-based; units are in the name.
  * - A queue pair and all its calls belong to one thread at a time. Host, controller and buffer calls
- *   may come from any thread.
+ *   may come from any thread (doc/threading.md).
+ * - In a forked child every call on a handle of the parent's answers -EOWNERDEAD; to release one frees
+ *   memory of the child's and nothing else.
  */
 #ifndef NVMFR_NVMFR_H
 #define NVMFR_NVMFR_H
@@ -95,7 +97,7 @@ NVMFR_API const char *nvmfr_status_string(uint16_t status);
  * This thread's last sentence of failure: stage, peer, cause, what to do.
  *
  * Threads: any; each thread has its own.
- * Returns: a string that stays until this thread's next failing call; "" when none failed. Never NULL.
+ * Returns: a string that stays until this thread's next call; it has a meaning after a failing call only. Never NULL.
  */
 NVMFR_API const char *nvmfr_last_error(void);
 
@@ -109,7 +111,10 @@ enum nvmfr_log_level {
 	NVMFR_LOG_DEBUG      /**< every step */
 };
 
-/** The log sink: called from any thread, never per I/O, never with a lock that it could need. */
+/**
+ * The log sink: called from any thread, never per I/O. The library holds a lock of its own meanwhile: of
+ * its functions the sink may call nvmfr_strerror() and nvmfr_status_string() and no other.
+ */
 typedef void (*nvmfr_log_fn)(void *arg, enum nvmfr_log_level level, const char *msg);
 
 /** Flags of nvmfr_host_opts. */
@@ -167,7 +172,7 @@ NVMFR_API int nvmfr_host_poll(struct nvmfr_host *host);
  * @param host  the host
  *
  * Threads: any.
- * Returns: the descriptor, owned by the host.
+ * Returns: the descriptor, owned by the host; -EINVAL host is NULL; -EOWNERDEAD in a forked child.
  */
 NVMFR_API int nvmfr_host_fd(const struct nvmfr_host *host);
 
@@ -177,7 +182,7 @@ NVMFR_API int nvmfr_host_fd(const struct nvmfr_host *host);
  * @param host  the host
  *
  * Threads: any.
- * Returns: milliseconds, -1: no timer runs.
+ * Returns: milliseconds, rounded up; -1: no timer runs; -EINVAL host is NULL; -EOWNERDEAD in a forked child.
  */
 NVMFR_API int nvmfr_host_timeout_ms(const struct nvmfr_host *host);
 
@@ -287,7 +292,8 @@ NVMFR_API size_t nvmfr_buffer_size(const struct nvmfr_buffer *buf);
  * @param buf  the buffer, or NULL
  *
  * Threads: any.
- * Returns: 0; -EBUSY a command in flight still names it, and it stays as it is.
+ * Returns: 0; -EBUSY a command in flight still names it, and it stays as it is. That is a net, not a way
+ * to wait: of a vectored command it knows the first piece only. Release after the completions.
  */
 NVMFR_API int nvmfr_buffer_release(struct nvmfr_buffer *buf);
 
@@ -300,7 +306,9 @@ NVMFR_API int nvmfr_buffer_release(struct nvmfr_buffer *buf);
  * - `nvmf+rdma://ADDRESS[:PORT]/SUBNQN`, the address a name, IPv4, or IPv6 in brackets (with %scope);
  *   port 4420 when none is given;
  * - `nvmf+soft:///PATH?block=4096`: a file through the embedded target; `nvmf+soft:?size=64M`: RAM;
- *   `nvmf+soft://NAME[/SUBNQN]`: a target made with nvmfr_soft_target_create().
+ *   `nvmf+soft://NAME[/SUBNQN]`: a target made with nvmfr_soft_target_create(). Without a name: `size`
+ *   in bytes, or with K, M, G or T (64M; a file's own), `block` 512 or 4096 (512), `ro=1` read-only; a
+ *   relative path follows the colon at once, `%` and two hex digits stand for a byte of the path.
  *
  * Or traddr, trsvcid and subnqn for RDMA.
  */
@@ -327,7 +335,7 @@ struct nvmfr_ctrl_opts {
 enum nvmfr_state {
 	NVMFR_STATE_CONNECTING = 1, /**< not usable yet */
 	NVMFR_STATE_LIVE,           /**< usable */
-	NVMFR_STATE_LOST            /**< failed or lost for good; the error says why */
+	NVMFR_STATE_LOST            /**< failed or lost for good; the wait function's sentence says why */
 };
 
 /** What is known of a controller. Zero where it does not tell. */
@@ -369,7 +377,7 @@ struct nvmfr_ns_info {
 
 /**
  * Fills opts with defaults: keep-alive 10 s, connect within 30 s, an admin command within 10 s, 128 I/O
- * queues, 32 admin commands, both RDMA retry counts 7.
+ * queues, 31 admin commands in flight, both RDMA retry counts 7.
  *
  * @param opts  to fill
  * @param size  sizeof *opts
@@ -399,9 +407,11 @@ NVMFR_API NVMFR_MUST_CHECK int nvmfr_connect(struct nvmfr_host *host, const stru
  * @param timeout_ms  -1: as long as the connect's own bound
  *
  * Threads: any.
- * Returns: 0 live; -ETIMEDOUT still connecting; else what ended it: -EHOSTUNREACH, -ECONNREFUSED,
- * -EACCES this host is not allowed, -ENOENT no such subsystem, -EPROTO the peer broke the rules,
- * -ETIMEDOUT, -ENOTCONN lost later.
+ * Returns: 0 live; -ETIMEDOUT still connecting (nvmfr_ctrl_state() tells it from the end of a connect);
+ * else what ended it: -EHOSTUNREACH no name, route or answer, -ENODEV no RDMA device leads there,
+ * -ECONNREFUSED rejected, -EACCES this host is not allowed, -ENOENT no such subsystem, -EBUSY, -EPROTO the
+ * peer broke the rules, -EOPNOTSUPP it demands what this library cannot do, -EIO it refused a command,
+ * -ECONNABORTED the connection broke, -ETIMEDOUT, -ENOMEM, -ENOTCONN lost after it was live.
  */
 NVMFR_API int nvmfr_ctrl_wait(struct nvmfr_ctrl *ctrl, int timeout_ms);
 
@@ -411,7 +421,7 @@ NVMFR_API int nvmfr_ctrl_wait(struct nvmfr_ctrl *ctrl, int timeout_ms);
  * @param ctrl  the controller
  *
  * Threads: any.
- * Returns: enum nvmfr_state.
+ * Returns: enum nvmfr_state; -EINVAL ctrl is NULL; -EOWNERDEAD in a forked child.
  */
 NVMFR_API int nvmfr_ctrl_state(const struct nvmfr_ctrl *ctrl);
 
@@ -453,7 +463,7 @@ NVMFR_API int nvmfr_ns_info(const struct nvmfr_ctrl *ctrl, uint32_t nsid, struct
  * Ends an association: orderly (shutdown notification) within the time, abruptly after it. Frees the controller.
  *
  * @param ctrl        the controller, or NULL
- * @param timeout_ms  bound on the orderly part; 0: abrupt
+ * @param timeout_ms  bound on the orderly part; 0 or less: abrupt
  *
  * Threads: any, but no other call on this controller may run.
  * Returns: 0; -EBUSY queue pairs exist, and nothing happened.
@@ -502,7 +512,8 @@ NVMFR_API void nvmfr_qpair_opts_init(struct nvmfr_qpair_opts *opts, size_t size)
  * @param out   receives the queue pair, NULL on failure
  *
  * Threads: any; from then on it belongs to one thread at a time.
- * Returns: 0; -EINVAL; -E2BIG; -ENOTCONN the controller is not live; -ENOSPC all granted queues are in use; -ENOMEM.
+ * Returns: 0; -EINVAL; -E2BIG; -ENOTCONN the controller is not live; -ENOSPC all granted queues are in use;
+ * -EOPNOTSUPP a discovery controller; -ENOMEM.
  */
 NVMFR_API NVMFR_MUST_CHECK int nvmfr_qpair_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts *opts,
 						  struct nvmfr_qpair **out);
@@ -546,7 +557,7 @@ NVMFR_API int nvmfr_qpair_fd(struct nvmfr_qpair *qp);
  * @param qp  the queue pair
  *
  * Threads: the owner.
- * Returns: 0 sleep; 1 poll again first; -errno.
+ * Returns: 0 sleep; 1 poll again first; -EOWNERDEAD in a forked child; another -errno the descriptor or device failed.
  */
 NVMFR_API int nvmfr_qpair_arm(struct nvmfr_qpair *qp);
 
@@ -629,8 +640,10 @@ struct nvmfr_completion {
  * @param user_data     comes back in the completion
  *
  * Threads: the owner.
- * Returns: 0 accepted, one completion will come; -EAGAIN no room, poll first; -EINVAL or -ERANGE a bad
- * argument, nothing was sent; -ENOENT no such namespace; -ENOTCONN lost; -EOWNERDEAD in a forked child.
+ * Returns: 0 accepted, one completion will come; -EAGAIN no room, poll first, or the queue pair is still
+ * connecting; -EINVAL or -ERANGE a bad argument, nothing was sent; -ENOENT no such namespace; -EOPNOTSUPP a
+ * format (metadata, protection information, other command set) or command that cannot be; -ENOTCONN lost;
+ * -EOWNERDEAD in a forked child.
  */
 NVMFR_API NVMFR_MUST_CHECK int nvmfr_read(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks,
 					  struct nvmfr_buffer *buf, uint64_t offset_bytes, uint64_t user_data);
@@ -647,7 +660,7 @@ NVMFR_API NVMFR_MUST_CHECK int nvmfr_read(struct nvmfr_qpair *qp, uint32_t nsid,
  * @param user_data     comes back in the completion
  *
  * Threads: the owner.
- * Returns: as nvmfr_read().
+ * Returns: as nvmfr_read(); -EROFS the namespace is write protected.
  */
 NVMFR_API NVMFR_MUST_CHECK int nvmfr_write(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks,
 					   struct nvmfr_buffer *buf, uint64_t offset_bytes, uint64_t user_data);
@@ -673,8 +686,8 @@ NVMFR_API NVMFR_MUST_CHECK int nvmfr_submit(struct nvmfr_qpair *qp, const struct
  * @param max  1 or more
  *
  * Threads: the owner.
- * Returns: how many; 0: none is there; -ENOTCONN lost, and every accepted I/O has been completed;
- * -EINVAL; -EOWNERDEAD in a forked child.
+ * Returns: how many; 0: none is there, or the queue pair is still connecting; -ENOTCONN lost, and every
+ * accepted I/O has been completed; -EINVAL; -EOWNERDEAD in a forked child.
  */
 NVMFR_API NVMFR_MUST_CHECK int nvmfr_poll(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max);
 

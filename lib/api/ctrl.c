@@ -200,8 +200,10 @@ int nvmfr_disconnect(struct nvmfr_ctrl *ctrl, int timeout_ms)
 
 	if (!ctrl)
 		return 0;
-	if (!nvmfr__host_alive(ctrl->host))
+	if (!nvmfr__host_alive(ctrl->host)) {
+		nvmfr__ctrl_forget(ctrl);
 		return 0;
+	}
 	host = lock(ctrl);
 	if (ctrl->entries) {
 		pthread_mutex_unlock(&host->lock);

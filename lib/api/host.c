@@ -120,6 +120,7 @@ int nvmfr_host_create(const struct nvmfr_host_opts *given, struct nvmfr_host **o
 	init_locks(host);
 	err = init_host(host, &opts);
 	if (err) {
+		nvmfr__service_stop(host);
 		nvmfr__service_close(host);
 		free_host(host);
 		return err;
@@ -200,14 +201,7 @@ void nvmfr_host_destroy(struct nvmfr_host *host)
 		free(host);
 		return;
 	}
-	if (!host->manual) {
-		pthread_mutex_lock(&host->lock);
-		host->stopping = true;
-		pthread_mutex_unlock(&host->lock);
-		nvmfr__service_wake(host);
-		pthread_join(host->thread, NULL);
-		host->manual = true;
-	}
+	nvmfr__service_stop(host);
 	release_left(host);
 	if (host->soft)
 		nvmfr__fab_soft.close(host->soft);

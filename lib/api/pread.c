@@ -109,7 +109,7 @@ int nvmfr_pread(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t offset_bytes, st
 
 	if (!qp)
 		return nvmfr__fail(-EINVAL, "qp is NULL");
-	if (!likely_live(qp))
+	if (qpair_has_news(qp))
 		nvmfr__qpair_adopt(qp);
 	err = nvmfr__qpair_forked(qp) ? nvmfr__qpair_state_error(qp) : check_range(&r);
 	while (!err && r.left)

@@ -83,7 +83,7 @@ int nvmfr_qpair_info(struct nvmfr_qpair *qp, struct nvmfr_qpair_info *info)
 		err = check_info(info, info ? info->size : 0, "nvmfr_qpair_info");
 	if (err)
 		return err;
-	if (!likely_live(qp))
+	if (qpair_has_news(qp))
 		nvmfr__qpair_adopt(qp);
 	full.qid = qp->qid;
 	full.depth = (uint16_t)qp->depth;

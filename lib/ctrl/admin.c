@@ -150,8 +150,8 @@ static bool take_completions(struct nvmfr_ctrl *ctrl)
 	for (int i = 0; i < n && ctrl->admin; i++)
 		dispatch(ctrl, &cpls[i]);
 	if (ctrl->admin && ctrl->admin->broken)
-		nvmfr__ctrl_lose(ctrl, ctrl->admin->err, "%s: admin queue: %s", ctrl->target.subnqn,
-				 ctrl->admin->sentence);
+		nvmfr__ctrl_lose(ctrl, ctrl->admin->err, "%s: %s: %s", ctrl->target.subnqn,
+				 ctrl->steps ? nvmfr__sequence_step(ctrl) : "admin queue", ctrl->admin->sentence);
 	return ctrl->admin && n > 0;
 }
 

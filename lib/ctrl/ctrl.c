@@ -83,16 +83,22 @@ static void unlink_ctrl(struct nvmfr_ctrl *ctrl)
 	*at = ctrl->next;
 }
 
+void nvmfr__ctrl_forget(struct nvmfr_ctrl *ctrl)
+{
+	nvmfr__qpair_free(ctrl->admin);
+	nvmfr__ns_scan_end(ctrl);
+	nvmfr__ns_table_put(ctrl->ns);
+	free(ctrl->page);
+	free(ctrl);
+}
+
 void nvmfr__ctrl_free(struct nvmfr_ctrl *ctrl)
 {
 	unlink_ctrl(ctrl);
 	nvmfr__resolve_end(&ctrl->resolve);
 	nvmfr__admin_close(ctrl);
-	nvmfr__ns_scan_end(ctrl);
-	nvmfr__ns_table_put(ctrl->ns);
 	nvmfr__soft_let_go(ctrl);
-	free(ctrl->page);
-	free(ctrl);
+	nvmfr__ctrl_forget(ctrl);
 }
 
 /* ---- state ------------------------------------------------------------------------------------------------- */
@@ -116,7 +122,7 @@ void nvmfr__ctrl_lose(struct nvmfr_ctrl *ctrl, int err, const char *fmt, ...)
 	nvmfr__ns_scan_end(ctrl);
 	nvmfr__admin_close(ctrl);
 	nvmfr__ioqueue_lose_all(ctrl);
-	pthread_cond_broadcast(&ctrl->host->changed);
+	nvmfr__service_changed(ctrl->host);
 }
 
 static void admin_connected(struct nvmfr_ctrl *ctrl)
@@ -188,7 +194,7 @@ uint64_t nvmfr__ctrl_pass(struct nvmfr_ctrl *ctrl)
 	due = nvmfr__min_u64(due, nvmfr__ioqueue_pass(ctrl));
 	due = nvmfr__min_u64(due, nvmfr__admin_arm(ctrl));
 	if (ctrl->state != before || ctrl->shut_down != ending)
-		pthread_cond_broadcast(&ctrl->host->changed);
+		nvmfr__service_changed(ctrl->host);
 	return due;
 }
 

@@ -159,6 +159,8 @@ static inline struct nvmfr_host *qpair_host(const struct nvmfr_qpair *qp)
 
 int nvmfr__ctrl_create(struct nvmfr_host *host, const struct nvmfr_ctrl_opts *opts, struct nvmfr_ctrl **out);
 void nvmfr__ctrl_free(struct nvmfr_ctrl *ctrl);
+/* In a forked child: the heap's part only, what the kernel and the peer know stays the parent's. */
+void nvmfr__ctrl_forget(struct nvmfr_ctrl *ctrl);
 
 /* The association is over: sentence kept, queues told, endpoint gone. Idempotent; the first reason stays. */
 void nvmfr__ctrl_lose(struct nvmfr_ctrl *ctrl, int err, const char *fmt, ...)

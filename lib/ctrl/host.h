@@ -31,6 +31,7 @@ struct nvmfr_host {
 
 	pthread_mutex_t lock;
 	pthread_cond_t changed;              /* some controller or queue pair changed its state */
+	uint64_t changes;                    /* how often */
 	struct wipe_page *wipe_pages;
 	_Atomic uint32_t *alive;             /* 1; reads 0 in a forked child */
 	struct nvmfr_ctrl *ctrls;
@@ -39,7 +40,7 @@ struct nvmfr_host {
 
 	/* the service */
 	pthread_t thread;
-	bool stopping;
+	bool running, stopping;
 	int epoll_fd, wake_fd;
 	uint64_t due_ns;                     /* when the next pass is due; UINT64_MAX: never */
 	_Atomic uint32_t tick;               /* coarse time for I/O timeouts, from 1 on */
@@ -59,10 +60,14 @@ static inline bool nvmfr__host_alive(const struct nvmfr_host *host)
 /* ---- service.c -------------------------------------------------------------------------------------- */
 
 int nvmfr__service_open(struct nvmfr_host *host);     /* descriptors, and the thread unless manual */
-void nvmfr__service_close(struct nvmfr_host *host);
+void nvmfr__service_stop(struct nvmfr_host *host);    /* the thread; what it did is then the caller's */
+void nvmfr__service_close(struct nvmfr_host *host);   /* descriptors */
 
 /* One pass of the service; the lock held. */
 void nvmfr__service_pass(struct nvmfr_host *host);
+
+/* Some state has changed: those who wait look again. The lock held. */
+void nvmfr__service_changed(struct nvmfr_host *host);
 
 /* Another thread has work for it. */
 void nvmfr__service_wake(struct nvmfr_host *host);

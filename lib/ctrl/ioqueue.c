@@ -89,7 +89,6 @@ int nvmfr__ioqueue_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts
 		goto no_memory;
 	init_qpair(qp, ctrl, opts);
 	qp->link.word = (_Atomic uint32_t *)qp->word;
-	qp->adopted = 1;
 	qp->link.entry = entry;
 	*entry = (struct entry){
 		.next = ctrl->entries, .ctrl = ctrl, .qp = qp, .phase = ENTRY_WAITING, .qid = qid,
@@ -139,7 +138,7 @@ static void lose(struct entry *entry, int err)
 	}
 	entry->phase = ENTRY_LOST;
 	nvmfr__link_publish(link);
-	pthread_cond_broadcast(&entry->ctrl->host->changed);
+	nvmfr__service_changed(entry->ctrl->host);
 }
 
 void nvmfr__ioqueue_lose_all(struct nvmfr_ctrl *ctrl)
@@ -243,7 +242,7 @@ static void hand_over(struct entry *entry)
 	entry->boot = NULL;
 	entry->phase = ENTRY_LIVE;
 	nvmfr__link_publish(link);
-	pthread_cond_broadcast(&entry->ctrl->host->changed);
+	nvmfr__service_changed(entry->ctrl->host);
 }
 
 static uint64_t connect_pass(struct entry *entry)

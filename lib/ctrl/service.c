@@ -27,6 +27,12 @@ void nvmfr__host_unwatch(struct nvmfr_host *host, int fd)
 	epoll_ctl(host->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
 }
 
+void nvmfr__service_changed(struct nvmfr_host *host)
+{
+	host->changes++;
+	pthread_cond_broadcast(&host->changed);
+}
+
 void nvmfr__service_wake(struct nvmfr_host *host)
 {
 	uint64_t one = 1;
@@ -142,11 +148,14 @@ static int start_thread(struct nvmfr_host *host)
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	err = pthread_create(&host->thread, NULL, service_main, host);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	host->running = !err;
 	return err ? nvmfr__fail(-err, "the service thread cannot be started: %s", nvmfr__strerror(err)) : 0;
 }
 
 int nvmfr__service_open(struct nvmfr_host *host)
 {
+	int err;
+
 	host->due_ns = UINT64_MAX;
 	host->tick_ns = nvmfr__clock_now_ns(&host->clock);
 	atomic_init(&host->tick, 1);
@@ -154,20 +163,24 @@ int nvmfr__service_open(struct nvmfr_host *host)
 	host->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (host->wake_fd < 0 || host->epoll_fd < 0)
 		return nvmfr__fail(-errno, "no descriptor for the service: %s", nvmfr__strerror(errno));
-	if (nvmfr__host_watch(host, host->wake_fd))
-		return -errno;
-	return host->manual ? 0 : start_thread(host);
+	err = nvmfr__host_watch(host, host->wake_fd);
+	return err || host->manual ? err : start_thread(host);
+}
+
+void nvmfr__service_stop(struct nvmfr_host *host)
+{
+	if (!host->running)
+		return;
+	pthread_mutex_lock(&host->lock);
+	host->stopping = true;
+	pthread_mutex_unlock(&host->lock);
+	nvmfr__service_wake(host);
+	pthread_join(host->thread, NULL);
+	host->running = false;
 }
 
 void nvmfr__service_close(struct nvmfr_host *host)
 {
-	if (!host->manual && host->thread) {
-		pthread_mutex_lock(&host->lock);
-		host->stopping = true;
-		pthread_mutex_unlock(&host->lock);
-		nvmfr__service_wake(host);
-		pthread_join(host->thread, NULL);
-	}
 	if (host->wake_fd >= 0)
 		close(host->wake_fd);
 	if (host->epoll_fd >= 0)
@@ -180,15 +193,17 @@ void nvmfr__service_close(struct nvmfr_host *host)
 static void drive(struct nvmfr_host *host, uint64_t deadline_ns)
 {
 	struct epoll_event evs[16];
-	uint64_t now, next;
+	uint64_t now, next, before = host->changes;
 	int wait;
 
 	nvmfr__service_pass(host);
+	if (host->changes != before)
+		return;
 	now = nvmfr__clock_now_ns(&host->clock);
 	next = nvmfr__min_u64(host->due_ns, deadline_ns);
 	if (next <= now)
 		return;
-	if (nvmfr__clock_is_virtual(&host->clock)) {
+	if (nvmfr__clock_is_virtual(&host->clock) && next != UINT64_MAX) {
 		if (epoll_wait(host->epoll_fd, evs, ARRAY_SIZE(evs), 0) <= 0)
 			nvmfr__clock_advance_ns(&host->clock, next - now);
 		return;

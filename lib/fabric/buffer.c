@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/err.h"
+#include "wire/sqe.h"
 #include "base/util.h"
 #include "fabric/pages.h"
 
@@ -79,25 +80,37 @@ static bool smaller_may_do(const struct nvmfr_buffer *buf, uint64_t max_bytes, i
 	       buf->len <= nvmfr__pages_lock_limit();
 }
 
+/* Why the kernel would not pin a mapping of a file; NULL: not for being one. */
+static const char *file_cause(const struct pages_map *map, uint32_t access)
+{
+	if (!map->shared)
+		return NULL;
+	if (!map->writable)
+		return "a read-only shared mapping cannot be pinned before Linux 6.2: map it private, or"
+		       " writable";
+	if (access & FAB_ACCESS_TARGET)
+		return "this kernel does not let a device write to files of that file system: copy, or"
+		       " use memory, memfd or a private mapping";
+	return NULL;
+}
+
 /* The backend said what the errno may mean; of host memory we know more. */
 static int explain(const struct nvmfr_buffer *buf, const struct fab_dev *dev, int err)
 {
+	const void *addr = (const void *)(uintptr_t)buf->addr;
+	const char *cause;
 	struct pages_map map;
 
-	if (!(buf->flags & BUFFER_DMABUF) && err != -ENOMEM && nvmfr__pages_find(buf->addr, &map) &&
-	    map.path[0] == '/') {
-		if (map.shared && buf->access & FAB_ACCESS_TARGET)
-			return nvmfr__fail(
-				err,
-				"device %s: buffer %p is a shared mapping of %s: this kernel does"
-				" not let a device write to files of that file system; copy, or use"
-				" memory, memfd or a private mapping",
-				dev->name, (void *)(uintptr_t)buf->addr, map.path);
-		return nvmfr__fail_wrap(err, "buffer %p, a mapping of %s",
-					(void *)(uintptr_t)buf->addr, map.path);
-	}
-	return nvmfr__fail_wrap(err, "buffer of %llu bytes at 0x%llx", (unsigned long long)buf->len,
-				(unsigned long long)buf->addr);
+	if (buf->flags & BUFFER_DMABUF || err == -ENOMEM ||
+	    !nvmfr__pages_find(buf->addr, &map) || map.path[0] != '/')
+		return nvmfr__fail_wrap(err, "buffer of %llu bytes at 0x%llx",
+					(unsigned long long)buf->len,
+					(unsigned long long)buf->addr);
+	cause = file_cause(&map, buf->access);
+	if (!cause)
+		return nvmfr__fail_wrap(err, "buffer %p, a mapping of %s", addr, map.path);
+	return nvmfr__fail(err, "device %s cannot register buffer %p, a mapping of %s: %s",
+			   dev->name, addr, map.path, cause);
 }
 
 int nvmfr__buffer_attach(struct nvmfr_buffer *buf, struct fab_dev *dev)
@@ -122,6 +135,7 @@ int nvmfr__buffer_attach(struct nvmfr_buffer *buf, struct fab_dev *dev)
 		key->rkey = buf->mrs[dev->index][0].rkey;
 		key->lkey = buf->mrs[dev->index][0].lkey;
 		key->access = buf->access;
+		key->sgl = (uint64_t)key->rkey << 24 | (uint64_t)NVME_SGL_KEYED << 56;
 	}
 	return 0;
 }

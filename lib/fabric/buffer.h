@@ -22,6 +22,7 @@ struct buffer_key {
 	uint32_t rkey, lkey;
 	uint32_t access;          /* enum fab_access; 0: not here, or in several MRs */
 	uint32_t count;           /* MRs on this device */
+	uint64_t sgl;             /* rkey and type where a keyed descriptor's second half has them */
 };
 
 struct nvmfr_buffer {

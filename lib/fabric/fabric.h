@@ -166,7 +166,8 @@ struct fab_ops {
 			     uint32_t access, struct fab_mr *mr);
 	void (*mr_dereg)(struct fab_dev *dev, struct fab_mr *mr);
 
-	/* first .. first + n - 1 must not wrap, n >= 1. 0, or -errno and ep->error. */
+	/* first .. first + n - 1 must not wrap, n >= 1. Answers 0 always, so that a submit can end in it:
+	 * what did not go out is told by the next poll (FAB_POLL_BAD, ep->error). post_recv alike. */
 	int (*post_send)(struct fab_ep *ep, uint32_t first, uint32_t n);
 	/* Before post_send: this position's SEND carries a tail, once, and is signaled. */
 	void (*set_tail)(struct fab_ep *ep, uint32_t position, const struct fab_tail *tail);

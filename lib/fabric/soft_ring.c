@@ -22,7 +22,8 @@ static __attribute__((noinline)) int refuse_post(struct soft_ep *ep, uint32_t fi
 		 "send queue of %u: %u from position %u on cannot be posted, next is %u, %llu are free",
 		 ep->ep.send_positions, n, first, ep->post_position,
 		 (unsigned long long)(ep->ep.send_positions - (ep->posted - ep->done)));
-	return nvmfr__fail(-EINVAL, "%s: %s", ep->ep.peer, ep->ep.error);
+	nvmfr__soft_ep_fail(ep, true, "%s", ep->ep.error);
+	return 0;
 }
 
 static void stamp(struct soft_ep *ep, uint32_t first, uint32_t n)
@@ -68,7 +69,8 @@ int nvmfr__soft_post_recv(struct fab_ep *base, uint32_t n)
 	if (unlikely(posted - ep->reported > base->recv_positions)) {
 		snprintf(base->error, sizeof(base->error), "receive queue of %u: %u more do not fit",
 			 base->recv_positions, n);
-		return nvmfr__fail(-EINVAL, "%s: %s", base->peer, base->error);
+		nvmfr__soft_ep_fail(ep, true, "%s", base->error);
+		return 0;
 	}
 	atomic_store_explicit(&ep->recv_posted, posted, memory_order_release);
 	return 0;

@@ -61,7 +61,7 @@ struct verbs_ep {
 	struct ibv_send_wr *send_wrs;
 	struct ibv_recv_wr *recv_wrs;
 	uint64_t sticky;                /* FAB_POLL_BAD once it failed */
-	uint32_t send_done;             /* the oldest position not known to be done */
+	uint32_t send_done;             /* the oldest position not known to be done; or their number, for 0 */
 	uint32_t recv_next;             /* the oldest receive position not posted */
 	bool tails_set;                 /* since the last post */
 

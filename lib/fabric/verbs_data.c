@@ -67,13 +67,12 @@ void nvmfr__verbs_rings_build(struct verbs_ep *ep)
 
 /* ---- posting ---------------------------------------------------------------------------------- */
 
-static __attribute__((noinline, cold)) int post_failed(struct verbs_ep *ep, int err,
-						       const char *what)
+static __attribute__((noinline, cold)) void post_failed(struct verbs_ep *ep, int err,
+							const char *what)
 {
 	ep->sticky = FAB_POLL_BAD;
 	snprintf(ep->base.error, sizeof(ep->base.error), "%s: device %s refused a %s: %s",
 		 ep->base.peer, ep->base.dev->name, what, nvmfr__strerror(err));
-	return err > 0 ? -err : -EIO;
 }
 
 static inline int post_chain(struct verbs_ep *ep, uint32_t first, uint32_t n)
@@ -85,7 +84,7 @@ static inline int post_chain(struct verbs_ep *ep, uint32_t first, uint32_t n)
 	err = ibv_post_send(ep->qp, wr, &bad);
 	last->next = last + 1;
 	if (unlikely(err))
-		return post_failed(ep, err, "send");
+		post_failed(ep, err, "send");
 	return 0;
 }
 
@@ -153,7 +152,7 @@ int nvmfr__verbs_post_recv(struct fab_ep *fep, uint32_t n)
 	end->next = after;
 	ep->recv_next = (uint32_t)(after - ep->recv_wrs);
 	if (unlikely(err))
-		return post_failed(ep, err, "receive");
+		post_failed(ep, err, "receive");
 	return 0;
 }
 
@@ -226,15 +225,14 @@ static __attribute__((noinline, cold)) uint64_t poll_failed(struct verbs_ep *ep)
 	return ep->sticky;
 }
 
-/* SENDs complete in order: all positions up to the newest are done, signaled or not. */
+/* SENDs complete in order: all positions up to the newest are done, signaled or not. At the ring's end
+ * send_done stays send_positions, which the next sum takes like 0. */
 static inline uint64_t take_sends(struct verbs_ep *ep, uint32_t newest)
 {
 	uint32_t next = newest + 1, done = next - ep->send_done;
 
 	if (unlikely(next <= ep->send_done))
 		done += ep->base.send_positions;
-	if (unlikely(next == ep->base.send_positions))
-		next = 0;
 	ep->send_done = next;
 	return (uint64_t)done << 16;
 }

@@ -24,18 +24,6 @@ static inline uint64_t load64(const unsigned char *p)
 	return from_le64(v);
 }
 
-/* Everything a completion says but for its status. */
-static inline void fill(const struct nvmfr_qpair *qp, const struct qslot *slot, uint64_t cqe_result,
-			struct nvmfr_completion *out)
-{
-	out->user_data = slot->user_data;
-	out->qpair_data = qp->qpair_data;
-	out->result = 0;
-	out->status = 0;
-	out->flags = 0;
-	out->cqe_result = cqe_result;
-}
-
 static void put_slot(struct nvmfr_qpair *qp, struct qslot *slot, uint32_t cid)
 {
 	atomic_store_explicit(&slot->expect, cid ^ 1u, memory_order_relaxed);
@@ -58,9 +46,10 @@ static unsigned int end_command(struct nvmfr_qpair *qp, struct qslot *slot, uint
 	if (slot->kind == SLOT_CHILD) {
 		n = nvmfr__split_child_done(qp, slot, result, status, cqe_result, out);
 	} else {
-		fill(qp, slot, cqe_result, out);
-		out->result = result;
-		out->status = status;
+		*out = (struct nvmfr_completion){
+			.user_data = slot->user_data, .qpair_data = qp->qpair_data, .result = result, .status = status,
+			.cqe_result = cqe_result,
+		};
 	}
 	put_slot(qp, slot, cid);
 	return n;
@@ -109,11 +98,6 @@ static void bad_cid(struct nvmfr_qpair *qp, const struct qslot *slot, uint32_t d
 	else if ((cid & 0xfffu) == (next & 0xfffu))
 		what = "belongs to an older command (stale)";
 	nvmfr__qpair_fault(qp, -EPROTO, "qpair %u: the peer answered with CID 0x%04x, which %s", qp->qid, cid, what);
-}
-
-static struct qslot *slot_of(const struct nvmfr_qpair *qp, const unsigned char *response)
-{
-	return &qp->slots[load32(response + 12) & qp->mask];
 }
 
 /* A dword that is not what its slot expects. */
@@ -166,13 +150,30 @@ static inline __attribute__((always_inline)) uint32_t consume_plain(struct nvmfr
 	return i;
 }
 
-/* Takes n responses from the receive ring. Returns how many completions that made, at most n. */
-static unsigned int consume(struct nvmfr_qpair *qp, struct nvmfr_completion *out, uint32_t n)
+/* The response at the head of the ring, whatever it is. */
+static unsigned int consume_odd(struct nvmfr_qpair *qp, struct nvmfr_completion *out)
 {
-	struct nvmfr_completion *const begin = out;
+	const unsigned char *response = qp->responses + (size_t)qp->recv_pos * FAB_RESPONSE_BYTES;
 
+	return end_odd(qp, &qp->slots[load32(response + 12) & qp->mask], response, out);
+}
+
+static inline void took(struct nvmfr_qpair *qp, uint32_t n)
+{
 	qp->ready -= n;
 	qp->unposted += n;
+	qp->recv_pos += n;
+	if (unlikely(qp->recv_pos == qp->recv_positions))
+		qp->recv_pos = 0;
+}
+
+/* Takes up to n responses, none behind one that breaks the queue. Returns how many completions that made. */
+static inline __attribute__((always_inline)) unsigned int consume(struct nvmfr_qpair *qp, struct nvmfr_completion *out,
+								  uint32_t n)
+{
+	struct nvmfr_completion *const begin = out;
+	bool was_broken = qp->broken;
+
 	while (n) {
 		const unsigned char *response = qp->responses + (size_t)qp->recv_pos * FAB_RESPONSE_BYTES;
 		uint32_t run = nvmfr__min_u32(n, qp->recv_positions - qp->recv_pos);
@@ -180,19 +181,26 @@ static unsigned int consume(struct nvmfr_qpair *qp, struct nvmfr_completion *out
 
 		qp->commands += taken;
 		out += taken;
-		if (unlikely(taken < run)) {
-			out += end_odd(qp, slot_of(qp, response + taken * FAB_RESPONSE_BYTES),
-				       response + taken * FAB_RESPONSE_BYTES, out);
-			taken++;
-		}
 		n -= taken;
-		qp->recv_pos += taken;
-		if (qp->recv_pos == qp->recv_positions)
-			qp->recv_pos = 0;
-		if (unlikely(qp->broken))
+		took(qp, taken);
+		if (likely(taken == run))
+			continue;
+		out += consume_odd(qp, out);
+		if (unlikely(qp->broken && !was_broken))
 			break;
+		n--;
+		took(qp, 1);
 	}
 	return (unsigned int)(out - begin);
+}
+
+static inline uint64_t poll_fabric(struct nvmfr_qpair *qp)
+{
+	uint64_t word = qp->ops->poll(qp->ep);
+
+	qp->ready += FAB_POLL_RESPONSES(word);
+	qp->done_seq += FAB_POLL_SENDS(word);
+	return word;
 }
 
 static void fabric_failed(struct nvmfr_qpair *qp)
@@ -205,8 +213,7 @@ static void repost(struct nvmfr_qpair *qp)
 	uint32_t n = qp->unposted;
 
 	qp->unposted = 0;
-	if (unlikely(qp->ops->post_recv(qp->ep, n)))
-		fabric_failed(qp);
+	qp->ops->post_recv(qp->ep, n);
 }
 
 /* The service's tick moved: is a command over its time? Told once; the association goes down for it. */
@@ -264,9 +271,7 @@ static unsigned int collect_rest(struct nvmfr_qpair *qp, struct nvmfr_completion
 	while (n < max && (qp->ready || (word & FAB_POLL_MORE))) {
 		word = 0;
 		if (!qp->ready) {
-			word = qp->ops->poll(qp->ep);
-			qp->ready += FAB_POLL_RESPONSES(word);
-			qp->done_seq += FAB_POLL_SENDS(word);
+			word = poll_fabric(qp);
 		}
 		n += consume(qp, out + n, nvmfr__min_u32(qp->ready, max - n));
 		if (n < max)
@@ -295,20 +300,30 @@ static int poll_lost(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsig
 
 /* ---- entry ------------------------------------------------------------------------------------------ */
 
-static __attribute__((noinline)) int poll_not_live(struct nvmfr_qpair *qp, struct nvmfr_completion *out,
-						   unsigned int max)
-{
-	if (qp->state == LINK_LOST || qp->state == LINK_CLOSED)
-		return poll_lost(qp, out, max);
-	return 0;
-}
-
-static __attribute__((noinline)) int poll_news(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max)
+/* Not live, or news: what the first look of a poll does not pass. */
+static __attribute__((noinline)) int poll_slow(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max)
 {
 	if (nvmfr__qpair_forked(qp))
 		return nvmfr__qpair_state_error(qp);
-	nvmfr__qpair_adopt(qp);
-	return nvmfr__qpair_poll(qp, out, max);
+	if (qpair_has_news(qp))
+		nvmfr__qpair_adopt(qp);
+	if (qp->state == LINK_LOST || qp->state == LINK_CLOSED)
+		return poll_lost(qp, out, max);
+	return likely_live(qp) ? nvmfr__qpair_poll(qp, out, max) : 0;
+}
+
+/* Held responses, a failed connection, receives to repost. */
+static inline unsigned int look_after(struct nvmfr_qpair *qp, uint64_t word, struct nvmfr_completion *out, unsigned int max)
+{
+	unsigned int n = 0;
+
+	if (unlikely(qp->held) && max)
+		n = release_held(qp, out, max);
+	if (unlikely(word & FAB_POLL_BAD))
+		fabric_failed(qp);
+	if (unlikely(qp->unposted >= FAB_RECV_BATCH) && !qp->broken)
+		repost(qp);
+	return n;
 }
 
 int nvmfr__qpair_poll(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max)
@@ -317,29 +332,18 @@ int nvmfr__qpair_poll(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsi
 	uint64_t word;
 
 	if (unlikely(!likely_live(qp)))
-		return poll_news(qp, out, max);
-	if (unlikely(qp->state != LINK_LIVE || qp->broken))
-		return poll_not_live(qp, out, max);
+		return poll_slow(qp, out, max);
 	if (unlikely(atomic_load_explicit(qp->tick, memory_order_relaxed) != qp->seen_tick))
 		check_timeouts(qp);
+	/* Ends when max are found, or nothing is left: neither in the CQ nor, seen but not taken, in the ring. */
 	do {
-		word = 0;
-		if (qp->ready < max - n) {
-			word = qp->ops->poll(qp->ep);
-			qp->ready += FAB_POLL_RESPONSES(word);
-			qp->done_seq += FAB_POLL_SENDS(word);
-		}
+		word = qp->ready < max - n ? poll_fabric(qp) : 0;
 		n += consume(qp, out + n, nvmfr__min_u32(qp->ready, max - n));
-		if (unlikely(qp->held) && n < max)
-			n += release_held(qp, out + n, max - n);
-		if (unlikely(word & FAB_POLL_BAD))
-			fabric_failed(qp);
-		if (qp->unposted >= FAB_RECV_BATCH && likely(!qp->broken))
-			repost(qp);
-	} while (unlikely((word & FAB_POLL_MORE) && n < max && !qp->broken));
+		n += look_after(qp, word, out + n, max - n);
+	} while (unlikely((qp->ready || (word & FAB_POLL_MORE)) && n < max && !qp->broken));
 	if (unlikely(qp->backlog))
 		nvmfr__split_issue(qp);
 	else
-		nvmfr__qpair_credit(qp);
+		qpair_credit(qp);
 	return (int)n;
 }

@@ -24,6 +24,8 @@ struct nvmfr_qpair *nvmfr__qpair_new(uint16_t qid)
 	qp->qid = qid;
 	qp->state = LINK_CONNECTING;
 	qp->backlog_tail = &qp->backlog;
+	qp->seen = 1;
+	qp->adopted = WORD_NEVER;
 	qp->epoll_fd = -1;
 	qp->link.state = LINK_CONNECTING;
 	qp->link.owner_fd = -1;
@@ -114,28 +116,8 @@ int nvmfr__qpair_attach(struct nvmfr_qpair *qp, struct fab_ep *ep, uint32_t dept
 	qp->send_positions = ep->send_positions;
 	qp->recv_positions = ep->recv_positions;
 	qp->state = LINK_LIVE;
-	nvmfr__qpair_credit(qp);
+	qpair_credit(qp);
 	return 0;
-}
-
-/* ---- credit ----------------------------------------------------------------------------------------- */
-
-uint32_t nvmfr__qpair_room(struct nvmfr_qpair *qp)
-{
-	uint32_t ring = qp->send_positions - (qp->send_seq - qp->done_seq);
-	uint32_t end;
-
-	if (qp->send_seq - qp->lap == qp->send_positions)
-		qp->lap = qp->send_seq;
-	end = qp->send_positions - (qp->send_seq - qp->lap);
-	return nvmfr__min_u32(nvmfr__min_u32(free_slots(qp), ring), end);
-}
-
-void nvmfr__qpair_credit(struct nvmfr_qpair *qp)
-{
-	bool closed = qp->state != LINK_LIVE || qp->broken || qp->backlog;
-
-	qp->credit = closed ? 0 : nvmfr__qpair_room(qp);
 }
 
 /* ---- news between service and owner ----------------------------------------------------------------- */
@@ -153,7 +135,9 @@ void nvmfr__link_publish(struct qpair_link *link)
 {
 	uint32_t next = atomic_load_explicit(link->word, memory_order_relaxed) + 1;
 
-	atomic_store_explicit(link->word, next ? next : 1, memory_order_release);
+	if (next == WORD_NEVER || next == 0)
+		next = 1;
+	atomic_store_explicit(link->word, next, memory_order_release);
 	ring(link->owner_fd);
 }
 
@@ -227,7 +211,7 @@ void nvmfr__qpair_adopt(struct nvmfr_qpair *qp)
 	if (nvmfr__qpair_forked(qp) || !link->lock)
 		return;
 	pthread_mutex_lock(link->lock);
-	qp->adopted = atomic_load_explicit(qp->word, memory_order_acquire);
+	qp->seen = atomic_load_explicit(qp->word, memory_order_acquire);
 	if (link->ns != qp->ns) {
 		nvmfr__ns_table_put(qp->ns);
 		qp->ns = nvmfr__ns_table_get(link->ns);
@@ -241,7 +225,8 @@ void nvmfr__qpair_adopt(struct nvmfr_qpair *qp)
 	if (qp->state != link->state)
 		adopt_state(qp);
 	pthread_mutex_unlock(link->lock);
-	nvmfr__qpair_credit(qp);
+	qp->adopted = qp->state == LINK_LIVE && !qp->broken ? qp->seen : WORD_NEVER;
+	qpair_credit(qp);
 }
 
 void nvmfr__qpair_fault(struct nvmfr_qpair *qp, int err, const char *fmt, ...)
@@ -252,6 +237,7 @@ void nvmfr__qpair_fault(struct nvmfr_qpair *qp, int err, const char *fmt, ...)
 	if (qp->broken)
 		return;
 	qp->broken = true;
+	qp->adopted = WORD_NEVER;
 	qp->credit = 0;
 	qp->err = err;
 	va_start(args, fmt);
@@ -279,6 +265,16 @@ void nvmfr__qpair_retire(struct nvmfr_qpair *qp)
 	qp->ep = NULL;
 }
 
+static bool parent_names(const struct qparent *parent, const struct nvmfr_buffer *buf)
+{
+	if (!parent->iov)
+		return parent->at.one.buf == buf;
+	for (uint64_t i = 0; i < parent->niov; i++)
+		if (parent->iov[i].buf == buf)
+			return true;
+	return false;
+}
+
 bool nvmfr__qpair_names(const struct nvmfr_qpair *qp, const struct nvmfr_buffer *buf)
 {
 	for (uint32_t i = 0; qp->slots && i <= qp->mask; i++) {
@@ -287,6 +283,9 @@ bool nvmfr__qpair_names(const struct nvmfr_qpair *qp, const struct nvmfr_buffer 
 		if (slot_in_flight(qp, slot) && atomic_load_explicit(&slot->buf, memory_order_relaxed) == buf)
 			return true;
 	}
+	for (uint32_t i = 0; qp->parents && i < qp->depth; i++)
+		if (qp->parents[i].busy && parent_names(&qp->parents[i], buf))
+			return true;
 	return false;
 }
 
@@ -388,9 +387,9 @@ int nvmfr__qpair_arm(struct nvmfr_qpair *qp)
 	/* Drained before the look at the word: news after it rings again. */
 	if (qp->link.owner_fd >= 0)
 		got = read(qp->link.owner_fd, &count, sizeof(count));
-	if (got > 0 || !likely_live(qp))
+	if (got > 0 || qpair_has_news(qp))
 		return 1;
-	if (qp->state == LINK_LIVE && !qp->broken)
+	if (likely_live(qp))
 		return arm_live(qp);
 	return qp->state >= LINK_LOST ? 1 : 0;
 }

@@ -60,6 +60,8 @@ struct qparent {
 	uint64_t user_data;
 	uint64_t lba, blocks_left;           /* not issued yet */
 	struct cursor at;
+	const struct nvmfr_iov *iov;         /* from its beginning; NULL: at.one */
+	uint64_t niov;
 	uint64_t fail_lba;                   /* lowest that failed */
 	uint64_t cqe_result;
 	uint32_t nsid;
@@ -126,7 +128,7 @@ struct nvmfr_qpair {
 	_Alignas(CACHE_LINE) const _Atomic uint32_t *word;
 	const _Atomic uint32_t *tick;
 	const void *host;
-	uint32_t adopted;                    /* the value of *word that the fields below belong to */
+	uint32_t adopted;                    /* *word while live and well; else WORD_NEVER */
 	uint32_t nsid;                       /* the namespace last used; 0: none */
 	uint64_t read_head, write_head;      /* first 8 bytes of a plain nvmfr_io to it */
 	uint64_t ns_blocks;
@@ -147,6 +149,7 @@ struct nvmfr_qpair {
 	/* cold */
 	_Alignas(CACHE_LINE) uint32_t depth;
 	uint32_t dev_index;
+	uint32_t seen;                       /* *word at the last look at link */
 	uint32_t seen_tick;
 	uint32_t timeout_ticks;              /* 0: never */
 	uint32_t expired;                    /* commands found over their time */
@@ -171,8 +174,16 @@ struct nvmfr_qpair {
 _Static_assert(offsetof(struct nvmfr_qpair, word) == CACHE_LINE, "what a command writes fits one line");
 _Static_assert(offsetof(struct nvmfr_qpair, slots) == 2 * CACHE_LINE, "what a command reads of its namespace fits one line");
 
+#define WORD_NEVER UINT32_MAX            /* a word skips it, and 0 */
+
+/* Live and well, and nothing new from the service: the one look that submit and poll take. */
 #define likely_live(qp) \
 	likely(atomic_load_explicit((qp)->word, memory_order_relaxed) == (qp)->adopted)
+
+static inline bool qpair_has_news(const struct nvmfr_qpair *qp)
+{
+	return atomic_load_explicit(qp->word, memory_order_relaxed) != qp->seen;
+}
 
 static inline uint32_t free_slots(const struct nvmfr_qpair *qp)
 {
@@ -210,10 +221,26 @@ static inline bool nvmfr__qpair_forked(const struct nvmfr_qpair *qp)
 }
 
 /* How many commands slots and ring take in one run; wraps the ring at its end. */
-uint32_t nvmfr__qpair_room(struct nvmfr_qpair *qp);
+static inline uint32_t qpair_room(struct nvmfr_qpair *qp)
+{
+	uint32_t position = qp->send_seq - qp->lap, room;
+
+	if (unlikely(position == qp->send_positions)) {
+		qp->lap = qp->send_seq;
+		position = 0;
+	}
+	room = qp->send_positions - (qp->send_seq - qp->done_seq);
+	room = nvmfr__min_u32(room, qp->send_positions - position);
+	return nvmfr__min_u32(room, free_slots(qp));
+}
 
 /* Sets credit: the room, or 0 while something else must come first. */
-void nvmfr__qpair_credit(struct nvmfr_qpair *qp);
+static inline void qpair_credit(struct nvmfr_qpair *qp)
+{
+	bool closed = qp->adopted == WORD_NEVER || qp->backlog;
+
+	qp->credit = unlikely(closed) ? 0 : qpair_room(qp);
+}
 
 /* The connection failed under the owner: nothing more is sent, the service is told. */
 void nvmfr__qpair_fault(struct nvmfr_qpair *qp, int err, const char *fmt, ...)
@@ -244,9 +271,6 @@ int nvmfr__qpair_read(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint6
 int nvmfr__qpair_write(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks,
 		       struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data);
 int nvmfr__qpair_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, unsigned int n);
-
-/* Hands n capsules, written from ring position first on, to the fabric. */
-int nvmfr__qpair_post(struct nvmfr_qpair *qp, uint32_t first, uint32_t n);
 
 /* Takes a slot and a capsule for one command; the caller has checked credit. */
 struct qslot *nvmfr__qpair_take(struct nvmfr_qpair *qp, struct nvme_sqe **sqe, uint32_t *cid);

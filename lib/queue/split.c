@@ -212,7 +212,7 @@ static void backlog_pop(struct nvmfr_qpair *qp)
 void nvmfr__split_issue(struct nvmfr_qpair *qp)
 {
 	while (qp->backlog && !qp->broken) {
-		uint32_t room = nvmfr__qpair_room(qp), first = qp->send_seq - qp->lap, n = 0;
+		uint32_t room = qpair_room(qp), first = qp->send_seq - qp->lap, n = 0;
 
 		if (!room)
 			break;
@@ -221,9 +221,9 @@ void nvmfr__split_issue(struct nvmfr_qpair *qp)
 			if (!qp->backlog->blocks_left)
 				backlog_pop(qp);
 		}
-		nvmfr__qpair_post(qp, first, n);
+		qp->ops->post_send(qp->ep, first, n);
 	}
-	nvmfr__qpair_credit(qp);
+	qpair_credit(qp);
 }
 
 int nvmfr__split_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *io, const struct ns_entry *ns)
@@ -239,6 +239,10 @@ int nvmfr__split_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *io, const
 		return -EAGAIN;
 	if (io->nblocks > UINT64_MAX >> ns->shift)
 		return nvmfr__fail(-ERANGE, "%" PRIu64 " blocks are more bytes than 64 bits count", io->nblocks);
+	if (io->flags & NVMFR_IO_VEC) {
+		fresh.iov = io->iov;
+		fresh.niov = io->niov;
+	}
 	cursor_init(&fresh.at, io, io->nblocks << ns->shift);
 	if (io->flags & NVMFR_IO_VEC)
 		err = check_pieces(qp, io, ns, &fresh);

@@ -33,20 +33,25 @@ INLINE unsigned char *capsule_at(const struct nvmfr_qpair *qp, uint32_t position
 	return qp->capsules + (size_t)position * FAB_CAPSULE_BYTES;
 }
 
+/* SQE dwords 0 and 1, but for the CID, from what qp->read_head or qp->write_head say. */
+INLINE uint64_t sqe_head(uint64_t io_head)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+	return io_head + (NVME_FLAGS_PSDT_SGL << 8);
+#else
+	return (io_head & UINT32_MAX) << 32 | NVME_FLAGS_PSDT_SGL << 8 | io_head >> 56;
+#endif
+}
+
 /* Words 1, 2 and 7 of an I/O queue's capsules are zero from connect on and stay so. */
-INLINE void put_rw(unsigned char *capsule, uint32_t op, uint32_t nsid, uint32_t cid, uint64_t sgl0, uint64_t sgl1,
+INLINE void put_rw(unsigned char *capsule, uint64_t io_head, uint32_t cid, uint64_t sgl0, uint64_t sgl1,
 		   uint64_t lba, uint64_t cdw12)
 {
-	put64(capsule, 0, (uint64_t)nsid << 32 | NVME_FLAGS_PSDT_SGL << 8 | op | (uint64_t)cid << 16);
+	put64(capsule, 0, sqe_head(io_head) | (uint64_t)cid << 16);
 	put64(capsule, 3, sgl0);
 	put64(capsule, 4, sgl1);
 	put64(capsule, 5, lba);
 	put64(capsule, 6, cdw12);
-}
-
-INLINE uint64_t keyed_word(uint64_t len, uint32_t rkey)
-{
-	return len | (uint64_t)rkey << 24 | (uint64_t)NVME_SGL_KEYED << 56;
 }
 
 INLINE void start_slot(struct qslot *slot, uint32_t expect, const struct nvmfr_buffer *buf, uint64_t user_data,
@@ -74,8 +79,7 @@ static void carry(struct nvmfr_qpair *qp, struct qslot *slot, uint32_t position,
 		.lkey = buf->keys[qp->dev_index].lkey,
 	};
 
-	put_rw(capsule_at(qp, position), NVMFR_OP_WRITE, qp->nsid, cid, 0, len | (uint64_t)NVME_SGL_DATA_OFFSET << 56,
-	       lba, cdw12);
+	put_rw(capsule_at(qp, position), qp->write_head, cid, 0, len | (uint64_t)NVME_SGL_DATA_OFFSET << 56, lba, cdw12);
 	start_slot(slot, cid ^ 1u, buf, user_data, tick_now(qp));
 	slot->kind = SLOT_CARRIED;
 	slot->cid = (uint16_t)cid;
@@ -88,9 +92,9 @@ static void carry(struct nvmfr_qpair *qp, struct qslot *slot, uint32_t position,
  * Writes one command to a ring position if it is one that needs no second look: the namespace at hand
  * (the caller compared the head), one command's length, one MR. false: nothing happened, the slow path decides.
  */
-INLINE bool fill(struct nvmfr_qpair *qp, struct qslot *slot, uint32_t position, uint32_t op, uint64_t lba,
-		 uint64_t nblocks, struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data, uint32_t fua,
-		 uint32_t tick)
+INLINE bool fill(struct nvmfr_qpair *qp, struct qslot *slot, unsigned char *capsule, uint64_t io_head, uint32_t op,
+		 uint64_t lba, uint64_t nblocks, struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data,
+		 uint32_t fua, uint32_t tick)
 {
 	const uint32_t access = op == NVMFR_OP_READ ? FAB_ACCESS_TARGET : FAB_ACCESS_SOURCE;
 	const struct buffer_key *key;
@@ -109,12 +113,14 @@ INLINE bool fill(struct nvmfr_qpair *qp, struct qslot *slot, uint32_t position, 
 	if (unlikely(!(key->access & access)))
 		return false;
 	if (op == NVMFR_OP_WRITE && len <= qp->icd_bytes && !(buf->flags & BUFFER_DMABUF)) {
+		uint32_t position = (uint32_t)((size_t)(capsule - qp->capsules) / FAB_CAPSULE_BYTES);
+
 		carry(qp, slot, position, lba, cdw12 | fua, buf, offset, len, user_data);
 		return true;
 	}
 	cid = slot_next_cid(slot);
-	put_rw(capsule_at(qp, position), op, qp->nsid, cid, buf->addr + offset, keyed_word(len, key->rkey), lba, cdw12 | fua);
 	start_slot(slot, cid, buf, user_data, tick);
+	put_rw(capsule, io_head, cid, buf->addr + offset, key->sgl + len, lba, cdw12 | fua);
 	return true;
 }
 
@@ -123,16 +129,6 @@ INLINE void advance(struct nvmfr_qpair *qp, uint32_t n)
 	qp->free_top -= n;
 	qp->send_seq += n;
 	qp->credit -= n;
-}
-
-int nvmfr__qpair_post(struct nvmfr_qpair *qp, uint32_t first, uint32_t n)
-{
-	int err = qp->ops->post_send(qp->ep, first, n);
-
-	/* What did not go out stays in flight and ends with the connection: it was accepted. */
-	if (unlikely(err))
-		nvmfr__qpair_fault(qp, err, "qpair %u: %s", qp->qid, qp->ep->error);
-	return 0;
 }
 
 struct qslot *nvmfr__qpair_take(struct nvmfr_qpair *qp, struct nvme_sqe **sqe, uint32_t *cid)
@@ -153,7 +149,7 @@ int nvmfr__qpair_post_raw(struct nvmfr_qpair *qp, const struct nvme_sqe *sqe, ui
 	struct qslot *slot;
 
 	if (qp->credit == 0)
-		nvmfr__qpair_credit(qp);
+		qpair_credit(qp);
 	if (qp->credit == 0)
 		return -EAGAIN;
 	position = qp->send_seq - qp->lap;
@@ -161,7 +157,7 @@ int nvmfr__qpair_post_raw(struct nvmfr_qpair *qp, const struct nvme_sqe *sqe, ui
 	*place = *sqe;
 	place->cid = to_le16((uint16_t)cid);
 	start_slot(slot, cid, NULL, user_data, tick_now(qp));
-	return nvmfr__qpair_post(qp, position, 1);
+	return qp->ops->post_send(qp->ep, position, 1);
 }
 
 /* ---- the slow path: what the fast one would not do, with its reason ------------------------------ */
@@ -169,15 +165,15 @@ int nvmfr__qpair_post_raw(struct nvmfr_qpair *qp, const struct nvme_sqe *sqe, ui
 /* Adopts news, refreshes credit. 0: a command fits; else why not. */
 static int make_room(struct nvmfr_qpair *qp)
 {
-	if (!likely_live(qp))
+	if (qpair_has_news(qp))
 		nvmfr__qpair_adopt(qp);
 	if (nvmfr__qpair_forked(qp) || qp->state != LINK_LIVE || qp->broken)
 		return nvmfr__qpair_state_error(qp);
-	nvmfr__qpair_credit(qp);
+	qpair_credit(qp);
 	return qp->credit ? 0 : -EAGAIN;
 }
 
-static int check_range(const struct nvmfr_io *io, const struct ns_entry *ns)
+static int check_range(const struct nvmfr_qpair *qp, const struct nvmfr_io *io, const struct ns_entry *ns)
 {
 	if (ns->refusal)
 		return nvmfr__fail(-EOPNOTSUPP, "namespace %u: %s", ns->nsid, ns->refusal);
@@ -187,6 +183,11 @@ static int check_range(const struct nvmfr_io *io, const struct ns_entry *ns)
 		return nvmfr__fail(-ERANGE,
 				   "LBA %" PRIu64 " and %" PRIu64 " blocks reach beyond namespace %u, which has %" PRIu64
 				   " blocks", io->lba, io->nblocks, ns->nsid, ns->blocks);
+	if (UINT64_C(1) << ns->shift > qp->limits.max_xfer_bytes ||
+	    (io->op == NVMFR_OP_WRITE_ZEROES && UINT64_C(1) << ns->shift > qp->limits.zeroes_bytes))
+		return nvmfr__fail(-EOPNOTSUPP,
+				   "namespace %u: a block of %u bytes is longer than one command may carry (MDTS or WZSL)",
+				   ns->nsid, 1u << ns->shift);
 	if (ns->write_protected && io->op != NVMFR_OP_READ)
 		return nvmfr__fail(-EROFS, "namespace %u is write protected", ns->nsid);
 	return 0;
@@ -247,7 +248,7 @@ static int submit_dataless(struct nvmfr_qpair *qp, const struct nvmfr_io *io)
 		sqe->cdw12 = to_le32((uint32_t)(io->nblocks - 1) | (io->flags & NVMFR_IO_FUA ? NVME_RW_FUA : 0));
 	}
 	start_slot(slot, cid, NULL, io->user_data, tick_now(qp));
-	return nvmfr__qpair_post(qp, position, 1);
+	return qp->ops->post_send(qp->ep, position, 1);
 }
 
 static void remember_namespace(struct nvmfr_qpair *qp, const struct ns_entry *ns)
@@ -275,6 +276,7 @@ static bool fits_one_command(const struct nvmfr_qpair *qp, const struct nvmfr_io
 static int submit_data(struct nvmfr_qpair *qp, const struct nvmfr_io *io, const struct ns_entry *ns)
 {
 	uint32_t position = qp->send_seq - qp->lap, fua = io->flags & NVMFR_IO_FUA ? NVME_RW_FUA : 0;
+	uint64_t head = IO_HEAD(io->op, io->nsid);
 	int err;
 
 	if (!(io->flags & NVMFR_IO_VEC)) {
@@ -282,10 +284,10 @@ static int submit_data(struct nvmfr_qpair *qp, const struct nvmfr_io *io, const 
 		if (err)
 			return err;
 		if (fits_one_command(qp, io, ns) &&
-		    fill(qp, qp->free_top[-1], position, io->op, io->lba, io->nblocks, io->buf, io->offset_bytes,
+		    fill(qp, qp->free_top[-1], capsule_at(qp, position), head, io->op, io->lba, io->nblocks, io->buf, io->offset_bytes,
 			 io->user_data, fua, tick_now(qp))) {
 			advance(qp, 1);
-			return nvmfr__qpair_post(qp, position, 1);
+			return qp->ops->post_send(qp->ep, position, 1);
 		}
 	}
 	return nvmfr__split_submit(qp, io, ns);
@@ -308,7 +310,7 @@ static __attribute__((noinline)) int submit_slow(struct nvmfr_qpair *qp, const s
 		return nvmfr__fail(-ENOENT, "namespace %u is not active on this controller", io->nsid);
 	if (io->op == NVMFR_OP_FLUSH)
 		return submit_dataless(qp, io);
-	err = check_range(io, ns);
+	err = check_range(qp, io, ns);
 	if (err)
 		return err;
 	remember_namespace(qp, ns);
@@ -321,57 +323,81 @@ static __attribute__((noinline)) int submit_slow(struct nvmfr_qpair *qp, const s
 
 /* ---- entry points ---------------------------------------------------------------------------------- */
 
-static __attribute__((noinline)) int io_slow(struct nvmfr_qpair *qp, uint32_t op, uint32_t nsid, uint64_t lba,
-					     uint64_t nblocks, struct nvmfr_buffer *buf, uint64_t offset,
-					     uint64_t user_data)
+/* The same parameters as their callers have, so that the call is a jump and the fast path saves no register. */
+static __attribute__((noinline)) int read_slow(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks,
+					       struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data)
 {
 	struct nvmfr_io io = {
-		.op = (uint8_t)op, .nsid = nsid, .lba = lba, .nblocks = nblocks, .buf = buf, .offset_bytes = offset,
-		.user_data = user_data,
+		.op = NVMFR_OP_READ, .nsid = nsid, .lba = lba, .nblocks = nblocks, .buf = buf,
+		.offset_bytes = offset, .user_data = user_data,
 	};
 
 	return submit_slow(qp, &io);
 }
 
-INLINE int submit_one(struct nvmfr_qpair *qp, uint32_t op, uint32_t nsid, uint64_t lba, uint64_t nblocks,
-		      struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data)
+static __attribute__((noinline)) int write_slow(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks,
+						struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data)
+{
+	struct nvmfr_io io = {
+		.op = NVMFR_OP_WRITE, .nsid = nsid, .lba = lba, .nblocks = nblocks, .buf = buf,
+		.offset_bytes = offset, .user_data = user_data,
+	};
+
+	return submit_slow(qp, &io);
+}
+
+/* Whether it could be written to the ring at once; posting is the caller's. */
+INLINE bool fill_one(struct nvmfr_qpair *qp, uint32_t op, uint32_t nsid, uint64_t lba, uint64_t nblocks,
+		     struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data)
 {
 	uint64_t head = op == NVMFR_OP_READ ? qp->read_head : qp->write_head;
+
+	return likely(qp->credit != 0) && likely_live(qp) && likely(head == IO_HEAD(op, nsid)) &&
+	       likely(fill(qp, qp->free_top[-1], capsule_at(qp, qp->send_seq - qp->lap), head, op, lba, nblocks, buf,
+			   offset, user_data, 0, tick_now(qp)));
+}
+
+/* Behind fill_one: the rest is the fabric's. */
+INLINE int post_one(struct nvmfr_qpair *qp)
+{
 	uint32_t position = qp->send_seq - qp->lap;
 
-	if (unlikely(qp->credit == 0 || !likely_live(qp)) || unlikely(head != IO_HEAD(op, nsid)) ||
-	    unlikely(!fill(qp, qp->free_top[-1], position, op, lba, nblocks, buf, offset, user_data, 0, tick_now(qp))))
-		return io_slow(qp, op, nsid, lba, nblocks, buf, offset, user_data);
 	advance(qp, 1);
-	return nvmfr__qpair_post(qp, position, 1);
+	return qp->ops->post_send(qp->ep, position, 1);
 }
 
 int nvmfr__qpair_read(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks,
 		      struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data)
 {
-	return submit_one(qp, NVMFR_OP_READ, nsid, lba, nblocks, buf, offset, user_data);
+	if (unlikely(!fill_one(qp, NVMFR_OP_READ, nsid, lba, nblocks, buf, offset, user_data)))
+		return read_slow(qp, nsid, lba, nblocks, buf, offset, user_data);
+	return post_one(qp);
 }
 
 int nvmfr__qpair_write(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks,
 		       struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data)
 {
-	return submit_one(qp, NVMFR_OP_WRITE, nsid, lba, nblocks, buf, offset, user_data);
+	if (unlikely(!fill_one(qp, NVMFR_OP_WRITE, nsid, lba, nblocks, buf, offset, user_data)))
+		return write_slow(qp, nsid, lba, nblocks, buf, offset, user_data);
+	return post_one(qp);
 }
 
-INLINE bool fill_io(struct nvmfr_qpair *qp, struct qslot *slot, uint32_t position, uint32_t op,
+INLINE bool fill_io(struct nvmfr_qpair *qp, struct qslot *slot, unsigned char *capsule, uint64_t head, uint32_t op,
 		    const struct nvmfr_io *io, uint32_t tick)
 {
-	return fill(qp, slot, position, op, io->lba, io->nblocks, io->buf, io->offset_bytes, io->user_data, 0, tick);
+	return fill(qp, slot, capsule, head, op, io->lba, io->nblocks, io->buf, io->offset_bytes, io->user_data, 0, tick);
 }
 
 /* Plain reads and writes of ios, as far as they go: how many were written to the ring. */
 INLINE uint32_t fill_run(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, uint32_t n)
 {
-	uint32_t position = qp->send_seq - qp->lap, tick = tick_now(qp), i;
+	unsigned char *capsule = capsule_at(qp, qp->send_seq - qp->lap);
+	const uint64_t read_head = qp->read_head, write_head = qp->write_head;
+	const struct nvmfr_io *io = ios, *end = ios + n;
 	struct qslot **slots = qp->free_top;
+	uint32_t tick = tick_now(qp);
 
-	for (i = 0; i < n; i++) {
-		const struct nvmfr_io *io = &ios[i];
+	for (; io < end; io++, capsule += FAB_CAPSULE_BYTES) {
 		struct qslot *slot = *--slots;
 		uint64_t head;
 		bool filled;
@@ -379,16 +405,16 @@ INLINE uint32_t fill_run(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, uin
 		memcpy(&head, io, sizeof(head));
 		if (unlikely(io->reserved1[0] | io->reserved1[1]))
 			break;
-		if (likely(head == qp->read_head))
-			filled = fill_io(qp, slot, position + i, NVMFR_OP_READ, io, tick);
-		else if (head == qp->write_head)
-			filled = fill_io(qp, slot, position + i, NVMFR_OP_WRITE, io, tick);
+		if (likely(head == read_head))
+			filled = fill_io(qp, slot, capsule, head, NVMFR_OP_READ, io, tick);
+		else if (head == write_head)
+			filled = fill_io(qp, slot, capsule, head, NVMFR_OP_WRITE, io, tick);
 		else
 			break;
 		if (unlikely(!filled))
 			break;
 	}
-	return i;
+	return (uint32_t)(io - ios);
 }
 
 int nvmfr__qpair_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, unsigned int n)
@@ -403,7 +429,7 @@ int nvmfr__qpair_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, unsi
 
 		if (count) {
 			advance(qp, count);
-			nvmfr__qpair_post(qp, first, count);
+			qp->ops->post_send(qp->ep, first, count);
 			done += count;
 		}
 		if (done == n)

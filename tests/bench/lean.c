@@ -139,28 +139,27 @@ static void run_alone(const struct job *job, uint64_t total)
 static void run_batched(const struct job *job, uint64_t total)
 {
 	static struct nvmfr_io batch[ARRAY];
-	uint64_t sent = start(job, total);
+	uint64_t sent = start(job, total), bytes = conf.bytes;
+	bool vectored = conf.pieces;
 
 	for (unsigned int k = 0; k < ARRAY; k++)
 		prepare(&batch[k], job->buf, job->nblocks, k % conf.depth);
 	for (uint64_t ended = 0; ended < total;) {
 		int n = nvmfr_poll(job->qp, done, conf.batch);
+		const struct nvmfr_completion *cpl = done;
 		unsigned int again;
 
 		check(n, "poll");
 		again = (unsigned int)n < total - sent ? (unsigned int)n : (unsigned int)(total - sent);
-		for (int k = 0; k < n; k++) {
-			struct nvmfr_io *io = &batch[k];
-			uint64_t id = done[k].user_data;
-
-			if (done[k].result)
-				bad_completion(&done[k]);
+		for (struct nvmfr_io *io = batch; io < batch + n; io++, cpl++) {
+			if (cpl->result)
+				bad_completion(cpl);
 			io->lba = random_lba(job->places, job->nblocks);
-			if (conf.pieces)
-				io->iov = iovs[id];
+			io->user_data = cpl->user_data;
+			if (vectored)
+				io->iov = iovs[cpl->user_data];
 			else
-				io->offset_bytes = id * conf.bytes;
-			io->user_data = id;
+				io->offset_bytes = cpl->user_data * bytes;
 		}
 		submit_all(job->qp, batch, again);
 		ended += (unsigned int)n;

@@ -160,6 +160,7 @@ static void check_split(uint64_t len, uint64_t max_mr_bytes)
 				check_range(&buf, &dev, at + back, len - at - back);
 		}
 	}
+	cr_expect_gt(fake.pieces[fake.count - 1].bytes, (uint64_t)FAB_SEAM_BYTES, "the last is needed");
 	check_range(&buf, &dev, len - 1, 1);
 	check_range(&buf, &dev, 0, len);
 	nvmfr__buffer_detach(&buf, &dev);
@@ -333,24 +334,33 @@ Test(buffer, pages_of_files)
 	munmap(private, PAGE);
 }
 
-/* The kernel lets no device write to files that it writes back: the sentence must say so. */
-Test(buffer, a_refused_file_mapping_is_explained)
+static void check_refusal(FILE *file, int prot, int flags, uint32_t access, const char *text)
 {
 	struct fab_dev dev = fake_dev(UINT64_MAX);
-	FILE *file = tmpfile();
 	struct nvmfr_buffer buf = buffer_of(PAGE);
-	void *map;
+	void *map = mmap(NULL, PAGE, prot, flags, fileno(file), 0);
 
-	cr_assert(file && !ftruncate(fileno(file), PAGE));
-	map = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fileno(file), 0);
 	cr_assert(map != MAP_FAILED);
 	buf.addr = (uintptr_t)map;
+	buf.access = access;
 	fake.fail_at = 1;
 	fake.fail_err = -EFAULT;
 	cr_expect_eq(nvmfr__buffer_attach(&buf, &dev), -EFAULT);
-	cr_expect_not_null(strstr(nvmfr__err_get(), "does not let a device write to files"), "%s",
-			   nvmfr__err_get());
+	cr_expect_not_null(strstr(nvmfr__err_get(), text), "%s", nvmfr__err_get());
 	munmap(map, PAGE);
+}
+
+/* Which files a kernel pins depends on its version and the file system: the sentence must say so. */
+Test(buffer, a_refused_file_mapping_is_explained)
+{
+	FILE *file = tmpfile();
+
+	cr_assert(file && !ftruncate(fileno(file), PAGE));
+	check_refusal(file, PROT_READ | PROT_WRITE, MAP_SHARED, FAB_ACCESS_TARGET,
+		      "does not let a device write to files");
+	check_refusal(file, PROT_READ, MAP_SHARED, FAB_ACCESS_SOURCE, "a read-only shared mapping");
+	check_refusal(file, PROT_READ, MAP_PRIVATE, FAB_ACCESS_SOURCE, "the device's sentence");
+	check_refusal(file, PROT_READ | PROT_WRITE, MAP_SHARED, FAB_ACCESS_SOURCE, "the device's sentence");
 	fclose(file);
 }
 

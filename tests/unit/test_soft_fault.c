@@ -177,11 +177,13 @@ Test(soft_ns, a_file_and_its_tail)
 	cr_expect(rig.data[4999] == 'f' && rig.data[5000] == 0 && rig.data[8191] == 0, "zero behind the file");
 	memset(rig.data, 'w', 8192);
 	sqe.opcode = NVME_IO_WRITE;
-	sqe.cdw12 = to_le32(1 | NVME_RW_FUA);
 	cr_expect_eq(rig_status(rig_do(&rig.io, &sqe)), 0, "write");
 	sqe.opcode = NVME_IO_READ;
 	cr_expect_eq(rig_status(rig_do(&rig.io, &sqe)), 0, "read");
 	cr_expect(rig.data[4999] == 'w' && rig.data[5000] == 0, "still zero behind the file");
+	sqe.opcode = NVME_IO_WRITE;
+	sqe.cdw12 = to_le32(1 | NVME_RW_FUA);
+	cr_expect_eq(rig_status(rig_do(&rig.io, &sqe)), 0, "write through");
 	cr_expect_eq(pread(fd, got, sizeof(got), 0), (ssize_t)sizeof(got), "the file");
 	cr_expect(got[0] == 'w' && got[4999] == 'w', "has the data");
 	cr_expect_eq(lseek(fd, 0, SEEK_END), 5000, "and its size");

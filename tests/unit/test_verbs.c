@@ -36,7 +36,7 @@ struct line {
 	struct rig *rig;
 	struct fab_ep *ep;
 	uint32_t send_next, recv_next, sends_done;
-	uint16_t cid;
+	uint16_t cid, answered; /* CIDs count up, and the stand-in answers in order */
 	bool bad;
 };
 
@@ -130,17 +130,31 @@ static struct nvme_sqe *capsule(struct line *line)
 static uint32_t post(struct line *line, struct nvme_sqe *sqe, const struct fab_tail *tail)
 {
 	uint32_t at = line->send_next;
+	const struct ibv_send_wr *wr;
 
 	sqe->cid = to_le16(line->cid++);
 	*capsule(line) = *sqe;
 	if (tail)
 		nvmfr__fab_verbs.set_tail(line->ep, at, tail);
 	cr_assert_eq(nvmfr__fab_verbs.post_send(line->ep, at, 1), 0, "%s", line->ep->error);
+	wr = &nvmfr__to_verbs_ep(line->ep)->send_wrs[at];
+	cr_expect(wr->num_sge == 1 && wr->send_flags == (at % 16 == 15 ? IBV_SEND_SIGNALED : 0u));
 	line->send_next = (at + 1) % line->ep->send_positions;
 	return at;
 }
 
-/* Polls until something is there; takes and reposts responses, gives the last. */
+static struct nvme_cqe next_response(struct line *line)
+{
+	struct nvme_cqe cqe;
+
+	memcpy(&cqe, line->ep->responses + line->recv_next * FAB_RESPONSE_BYTES, sizeof(cqe));
+	cr_expect_eq(from_le16(cqe.cid), line->answered, "receive position %u", line->recv_next);
+	line->answered++;
+	line->recv_next = (line->recv_next + 1) % line->ep->recv_positions;
+	return cqe;
+}
+
+/* Polls until want responses are there, looks at each and posts its receive again; gives the last. */
 static struct nvme_cqe take(struct line *line, uint32_t want)
 {
 	struct nvme_cqe cqe = { 0 };
@@ -152,15 +166,10 @@ static struct nvme_cqe take(struct line *line, uint32_t want)
 
 		line->bad = (word & FAB_POLL_BAD) != 0;
 		line->sends_done += FAB_POLL_SENDS(word);
-		if (!n)
-			continue;
+		for (uint32_t i = 0; i < n; i++)
+			cqe = next_response(line);
 		got += n;
-		line->recv_next = (line->recv_next + n) % line->ep->recv_positions;
-		memcpy(&cqe,
-		       line->ep->responses + (line->recv_next + line->ep->recv_positions - 1) %
-						     line->ep->recv_positions * FAB_RESPONSE_BYTES,
-		       sizeof(cqe));
-		if (!line->bad)
+		if (n && !line->bad)
 			cr_assert_eq(nvmfr__fab_verbs.post_recv(line->ep, n), 0);
 	}
 	cr_assert(got == want || line->bad, "%u of %u responses", got, want);
@@ -365,7 +374,7 @@ Test(verbs, batches_keep_the_ring_rules, .timeout = 60)
 		cr_assert_geq(n, 1u);
 		for (uint32_t i = 0; i < n; i++, io.send_next++) {
 			rw_sqe(&sqe, i & 1 ? NVME_IO_READ : NVME_IO_WRITE, 0);
-			sqe.cid = to_le16((uint16_t)(sent + i));
+			sqe.cid = to_le16(io.cid++);
 			sqe.dptr = nvme_sgl_keyed((uintptr_t)(i & 1 ? area.in : area.out), DATA,
 						  area.rkey);
 			*capsule(&io) = sqe;
@@ -418,6 +427,8 @@ Test(verbs, tails_carry_data_and_descriptors, .timeout = 60)
 		cr_expect_geq(io.sends_done - done, 1u, "a tail's SEND is signaled");
 		read_back(&io, &area, i * 16);
 	}
+	for (uint64_t i = 0; i < MANY; i++)
+		read_back(&io, &area, i * 16);
 	area_down(&area, rig.dev);
 	close_line(&io);
 	close_line(&a);
@@ -427,6 +438,7 @@ Test(verbs, tails_carry_data_and_descriptors, .timeout = 60)
 
 Test(verbs, a_sleeper_wakes, .timeout = 60)
 {
+	uint64_t errors = shim_errors();
 	struct rig rig;
 	struct line a;
 	struct nvme_sqe sqe;
@@ -446,6 +458,7 @@ Test(verbs, a_sleeper_wakes, .timeout = 60)
 	}
 	close_line(&a); /* the last event is not acknowledged yet */
 	rig_down(&rig);
+	cr_expect_eq(shim_errors(), errors);
 }
 
 Test(verbs, a_reject_is_decoded, .timeout = 60)

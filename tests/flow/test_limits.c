@@ -1,0 +1,904 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a controller says of itself, odd values too, and what the library makes of it. */
+#include "flow.h"
+
+#include <malloc.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Identify offsets (NVM Express Base and NVM Command Set specifications). */
+enum {
+	NS_NLBAF = 25,
+	NS_FLBAS = 26,
+	NS_DPS = 29,
+	NS_LBAF = 128,          /* 4 bytes each: MS, LBADS, RP */
+	NVM_WZSL = 1,           /* CNS 06h */
+	SGLS_BASIC = 1,
+	SGLS_KEYED = 1 << 2,
+};
+
+static void limits_up(struct flow *f, const struct nvmfr_soft_opts *opts)
+{
+	flow_host(f);
+	flow_target(f, opts);
+	flow_ns(f, 64 * MIB, 512);
+	flow_connect(f);
+	f->qp = flow_qpair(f, FLOW_DEPTH);
+}
+
+static void refused(const struct nvmfr_soft_opts *opts, int err, const char *why)
+{
+	struct flow f;
+
+	flow_host(&f);
+	flow_target(&f, opts);
+	cr_expect_eq(flow_try_connect(&f), err);
+	flow_says("identify controller");
+	flow_says(why);
+	flow_down(&f);
+}
+
+/* A pattern written in one I/O, read back in one, compared; the Read commands that took. */
+static uint64_t round_trip(struct flow *f, uint64_t lba, uint64_t bytes, uint32_t block)
+{
+	struct nvmfr_buffer *buf = flow_alloc(f, 2 * bytes);
+	struct nvmfr_io io = flow_io(f, NVMFR_OP_WRITE, lba, bytes / block, buf, 0);
+	unsigned char *mem = nvmfr_buffer_addr(buf);
+	uint64_t rng = 0x1234567, before = flow_counters(f).reads;
+
+	flow_fill(&rng, mem, bytes);
+	flow_must(f->qp, &io);
+	io = flow_io(f, NVMFR_OP_READ, lba, bytes / block, buf, bytes);
+	flow_must(f->qp, &io);
+	cr_expect_arr_eq(mem + bytes, mem, bytes, "data");
+	flow_release(buf);
+	return flow_counters(f).reads - before;
+}
+
+/* ---- capsules (C1, C2, C4, C5) ---------------------------------------------------------------- */
+
+static struct nvmfr_soft_opts bare_opts(void)
+{
+	struct nvmfr_soft_opts opts = flow_soft_opts();
+
+	opts.ioccsz = 4;
+	opts.msdbd = 1;
+	opts.sgls = SGLS_BASIC | SGLS_KEYED;
+	return opts;
+}
+
+Test(limits, bare_capsule_carries_no_data)
+{
+	struct nvmfr_soft_opts opts = bare_opts();
+	struct flow f;
+
+	limits_up(&f, &opts);
+	cr_expect_eq(flow_ctrl_info(&f).max_icd_bytes, 0);
+	cr_expect_eq(flow_ctrl_info(&f).max_sgl_descriptors, 1);
+	round_trip(&f, 3, 512, 512);
+	cr_expect_eq(flow_counters(&f).in_capsule_writes, 0);
+	flow_down(&f);
+}
+
+Test(limits, bare_capsule_splits_vectors)
+{
+	struct nvmfr_soft_opts opts = bare_opts();
+	struct nvmfr_buffer *buf;
+	struct nvmfr_iov iov[3];
+	struct nvmfr_io io;
+	struct flow f;
+
+	limits_up(&f, &opts);
+	buf = flow_alloc(&f, 65536);
+	iov[0] = (struct nvmfr_iov){ buf, 1, 1024 };
+	iov[1] = (struct nvmfr_iov){ buf, 20000, 512 };
+	iov[2] = (struct nvmfr_iov){ buf, 3000, 4096 };
+	io = flow_io(&f, NVMFR_OP_READ, 0, 11, NULL, 0);
+	io.flags = NVMFR_IO_VEC;
+	io.iov = iov;
+	io.niov = ARRAY_SIZE(iov);
+	flow_must(f.qp, &io);
+	cr_expect_eq(flow_counters(&f).reads, 3, "a command a piece");
+	flow_release(buf);
+	flow_down(&f);
+}
+
+Test(limits, bare_capsule_refuses_a_block_in_two_pieces)
+{
+	struct nvmfr_soft_opts opts = bare_opts();
+	struct nvmfr_buffer *buf;
+	struct nvmfr_iov iov[2];
+	struct nvmfr_io io;
+	struct flow f;
+
+	limits_up(&f, &opts);
+	buf = flow_alloc(&f, 4096);
+	iov[0] = (struct nvmfr_iov){ buf, 0, 700 };
+	iov[1] = (struct nvmfr_iov){ buf, 1000, 324 };
+	io = flow_io(&f, NVMFR_OP_WRITE, 0, 2, NULL, 0);
+	io.flags = NVMFR_IO_VEC;
+	io.iov = iov;
+	io.niov = ARRAY_SIZE(iov);
+	cr_expect_eq(nvmfr_submit(f.qp, &io, 1), -EINVAL);
+	flow_says("MSDBD");
+	cr_expect_eq(flow_qpair_info(f.qp).in_flight, 0);
+	cr_expect_eq(flow_counters(&f).writes, 0, "no part of it was sent");
+	flow_release(buf);
+	flow_down(&f);
+}
+
+Test(limits, command_capsule_too_small)
+{
+	struct nvmfr_soft_opts opts = flow_soft_opts();
+
+	opts.ioccsz = 3;
+	refused(&opts, -EPROTO, "IOCCSZ is 3");
+}
+
+Test(limits, command_capsule_of_nothing)
+{
+	struct nvmfr_soft_opts opts = flow_soft_opts();
+
+	opts.ioccsz = 0;
+	refused(&opts, -EPROTO, "IOCCSZ is 0");
+}
+
+Test(limits, response_capsule_of_nothing)
+{
+	struct nvmfr_soft_opts opts = flow_soft_opts();
+
+	opts.iorcsz = 0;
+	refused(&opts, -EPROTO, "IORCSZ is 0");
+}
+
+Test(limits, no_keyed_descriptors)
+{
+	struct nvmfr_soft_opts opts = flow_soft_opts();
+
+	opts.sgls = SGLS_BASIC;
+	refused(&opts, -EOPNOTSUPP, "keyed");
+}
+
+Test(limits, command_capsule_of_four_gigabytes)
+{
+	struct nvmfr_soft_opts opts = flow_soft_opts();
+	struct flow f;
+
+	opts.ioccsz = UINT32_MAX;
+	limits_up(&f, &opts);
+	round_trip(&f, 0, 64 * KIB, 512);
+	flow_down(&f);
+}
+
+Test(limits, msdbd_of_zero_is_no_limit)
+{
+	struct nvmfr_soft_opts opts = flow_soft_opts();
+	struct flow f;
+
+	opts.msdbd = 0;
+	limits_up(&f, &opts);
+	cr_expect_eq(flow_ctrl_info(&f).max_sgl_descriptors, 16);
+	round_trip(&f, 0, 4 * MIB, 512);
+	flow_down(&f);
+}
+
+Test(limits, gap_before_in_capsule_data)
+{
+	struct nvmfr_soft_opts opts = flow_soft_opts();
+	struct flow f;
+
+	opts.icdoff = 1;
+	opts.ioccsz = 260;
+	limits_up(&f, &opts);
+	cr_expect_eq(flow_ctrl_info(&f).max_icd_bytes, 0);
+	round_trip(&f, 0, 512, 512);
+	cr_expect_eq(flow_counters(&f).in_capsule_writes, 0);
+	flow_down(&f);
+}
+
+Test(limits, in_capsule_data_up_to_the_last_byte)
+{
+	struct nvmfr_soft_opts opts = flow_soft_opts();
+	struct flow f;
+
+	opts.ioccsz = 4 + 1024 / 16;
+	limits_up(&f, &opts);
+	cr_expect_eq(flow_ctrl_info(&f).max_icd_bytes, 1024);
+	round_trip(&f, 0, 1024, 512);
+	cr_expect_eq(flow_counters(&f).in_capsule_writes, 1);
+	round_trip(&f, 0, 1536, 512);
+	cr_expect_eq(flow_counters(&f).in_capsule_writes, 1, "one block more goes by a key");
+	flow_down(&f);
+}
+
+/* ---- transfer size (C6, C31) ------------------------------------------------------------------ */
+
+static void mdts_gives(uint8_t mdts, uint8_t mpsmin, uint64_t max_bytes)
+{
+	struct nvmfr_soft_opts opts = flow_soft_opts();
+	struct flow f;
+
+	opts.mdts = mdts;
+	opts.mpsmin = mpsmin;
+	limits_up(&f, &opts);
+	cr_expect_eq(flow_ctrl_info(&f).max_xfer_bytes, max_bytes, "%u", flow_ctrl_info(&f).max_xfer_bytes);
+	cr_expect_eq(round_trip(&f, 1, 16 * MIB, 512), 16 * MIB / max_bytes, "commands");
+	flow_down(&f);
+}
+
+Test(limits, mdts_0_is_a_mebibyte)
+{
+	mdts_gives(0, 0, MIB);
+}
+
+Test(limits, mdts_1_is_two_pages)
+{
+	mdts_gives(1, 0, 8 * KIB);
+}
+
+Test(limits, mdts_5_is_32_pages)
+{
+	mdts_gives(5, 0, 128 * KIB);
+}
+
+Test(limits, mdts_counts_in_pages_of_mpsmin)
+{
+	mdts_gives(3, 4, 512 * KIB);
+}
+
+Test(limits, mdts_31_does_not_overflow)
+{
+	mdts_gives(31, 0, MIB);
+}
+
+Test(limits, mdts_255_does_not_overflow)
+{
+	mdts_gives(255, 0, MIB);
+}
+
+Test(limits, mdts_19_meets_the_24_bits_of_a_descriptor)
+{
+	mdts_gives(19, 0, 8 * MIB);
+}
+
+Test(limits, one_block_less_than_16_mib)
+{
+	struct flow f;
+
+	limits_up(&f, NULL);
+	cr_expect_eq(round_trip(&f, 5, 16 * MIB - 512, 512), 16);
+	flow_down(&f);
+}
+
+Test(limits, one_block_more_than_a_command)
+{
+	struct flow f;
+
+	limits_up(&f, NULL);
+	cr_expect_eq(round_trip(&f, 5, MIB + 512, 512), 2);
+	flow_down(&f);
+}
+
+Test(limits, read_longer_than_the_queue_is_deep)
+{
+	struct nvmfr_soft_opts opts = flow_soft_opts();
+	struct flow f;
+
+	opts.mdts = 1;
+	flow_host(&f);
+	flow_target(&f, &opts);
+	flow_ns(&f, 64 * MIB, 4096);
+	flow_connect(&f);
+	f.qp = flow_qpair(&f, 3);
+	cr_expect_eq(round_trip(&f, 7, 8 * MIB, 4096), 1024);
+	cr_expect_eq(flow_counters(&f).max_outstanding, 3);
+	flow_down(&f);
+}
+
+/* Physical memory for 2 MiB of it: the same pages again and again. */
+static void *map_alias(uint64_t bytes)
+{
+	int fd = memfd_create("alias", MFD_CLOEXEC);
+	unsigned char *all = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	cr_assert(fd >= 0 && ftruncate(fd, (off_t)(2 * MIB)) == 0 && all != MAP_FAILED);
+	for (uint64_t at = 0; at < bytes; at += 2 * MIB)
+		cr_assert(mmap(all + at, 2 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED);
+	close(fd);
+	return all;
+}
+
+static void four_gibibytes(struct flow *f)
+{
+	struct nvmfr_buffer *small = flow_alloc(f, 4096), *big;
+	struct nvmfr_io io = flow_io(f, NVMFR_OP_WRITE, 2 * (4 * GIB / 4096) - 1, 1, small, 0);
+	unsigned char *mem = map_alias(4 * GIB);
+	uint64_t rng = 99;
+
+	flow_fill(&rng, nvmfr_buffer_addr(small), 4096);
+	flow_must(f->qp, &io);
+	big = flow_buffer(f, mem, 4 * GIB);
+	io = flow_io(f, NVMFR_OP_READ, 4 * GIB / 4096, 4 * GIB / 4096, big, 0);
+	flow_must(f->qp, &io);
+	cr_expect_arr_eq(mem + 4 * GIB - 4096, nvmfr_buffer_addr(small), 4096, "the last block");
+	cr_expect_eq(flow_counters(f).bytes_moved, 4 * GIB + 4096 + 1024 * 3 + 4096 * 6 + 1024);
+	flow_release(big);
+	flow_release(small);
+	munmap(mem, 4 * GIB);
+}
+
+Test(limits, four_gibibytes_in_one_io, .timeout = 100)
+{
+	struct nvmfr_soft_opts opts = flow_soft_opts();
+	struct flow f;
+
+	opts.mdts = 11;
+	flow_host(&f);
+	flow_target(&f, &opts);
+	flow_ns(&f, 8 * GIB, 4096);
+	flow_connect(&f);
+	f.qp = flow_qpair(&f, FLOW_DEPTH);
+	four_gibibytes(&f);
+	flow_down(&f);
+}
+
+#ifdef __SANITIZE_THREAD__
+#define HAS_ADDRESSES false
+#elif defined(__has_feature)
+#define HAS_ADDRESSES !__has_feature(thread_sanitizer)
+#else
+#define HAS_ADDRESSES true
+#endif
+
+Test(limits, block_addresses_of_more_than_32_bits)
+{
+	struct flow f;
+
+	flow_host(&f);
+	flow_target(&f, NULL);
+	/* ThreadSanitizer leaves too few addresses for so large a mapping. */
+	flow_ns(&f, HAS_ADDRESSES ? 4 * GIB * 1024 : 64 * GIB, 512);
+	flow_connect(&f);
+	f.qp = flow_qpair(&f, 8);
+	round_trip(&f, (HAS_ADDRESSES ? 4 * GIB * 1024 : 64 * GIB) / 512 - 6000, 6000 * 512, 512);
+	round_trip(&f, 0, 512, 512);
+	flow_down(&f);
+}
+
+/* ---- write zeroes ----------------------------------------------------------------------------- */
+
+/* Bytes of ones, zeroed but for the first and the last block; the commands that took. */
+static uint64_t zeroes(struct flow *f, uint64_t nblocks)
+{
+	struct nvmfr_buffer *buf = flow_alloc(f, (nblocks + 2) * 512);
+	unsigned char *mem = nvmfr_buffer_addr(buf);
+	struct nvmfr_io io = flow_io(f, NVMFR_OP_WRITE, 10, nblocks + 2, buf, 0);
+	uint64_t commands, wrong = 0;
+
+	memset(mem, 0xff, (nblocks + 2) * 512);
+	flow_must(f->qp, &io);
+	io = flow_io(f, NVMFR_OP_WRITE_ZEROES, 11, nblocks, NULL, 0);
+	commands = flow_counters(f).commands;
+	flow_must(f->qp, &io);
+	commands = flow_counters(f).commands - commands;
+	io = flow_io(f, NVMFR_OP_READ, 10, nblocks + 2, buf, 0);
+	flow_must(f->qp, &io);
+	for (uint64_t i = 0; i < (nblocks + 2) * 512; i++)
+		wrong += mem[i] != (i < 512 || i >= (nblocks + 1) * 512 ? 0xff : 0);
+	cr_expect_eq(wrong, 0, "%llu bytes are wrong", (unsigned long long)wrong);
+	flow_release(buf);
+	return commands;
+}
+
+Test(limits, write_zeroes_of_65536_blocks_is_one_command)
+{
+	struct flow f;
+
+	limits_up(&f, NULL);
+	cr_expect_eq(zeroes(&f, 65536), 1);
+	flow_down(&f);
+}
+
+Test(limits, write_zeroes_of_65537_blocks_is_two)
+{
+	struct flow f;
+
+	limits_up(&f, NULL);
+	cr_expect_eq(zeroes(&f, 65537), 2);
+	flow_down(&f);
+}
+
+Test(limits, write_zeroes_keeps_to_wzsl)
+{
+	struct flow f;
+
+	flow_host(&f);
+	flow_target(&f, NULL);
+	flow_ns(&f, 64 * MIB, 512);
+	flow_patch8(&f, CNS_IO_SET_CTRL, NVM_WZSL, 2);
+	flow_connect(&f);
+	f.qp = flow_qpair(&f, 8);
+	cr_expect_eq(zeroes(&f, 320), 10, "16 KiB at a time");
+	flow_down(&f);
+}
+
+Test(limits, write_zeroes_not_offered)
+{
+	struct nvmfr_soft_opts opts = flow_soft_opts();
+	struct nvmfr_io io;
+	struct flow f;
+
+	opts.oncs = 0;
+	limits_up(&f, &opts);
+	io = flow_io(&f, NVMFR_OP_WRITE_ZEROES, 0, 1, NULL, 0);
+	cr_expect_eq(nvmfr_submit(f.qp, &io, 1), -EOPNOTSUPP);
+	flow_says("ONCS");
+	flow_down(&f);
+}
+
+/* ---- depth (C9, C10, C11) --------------------------------------------------------------------- */
+
+/* Twice as many reads as fit are offered; how many were outstanding at most. */
+static uint64_t fill_up(struct flow *f, unsigned int depth)
+{
+	struct nvmfr_buffer *buf = flow_alloc(f, 512);
+	struct nvmfr_io io = flow_io(f, NVMFR_OP_READ, 0, 1, buf, 0);
+	struct nvmfr_completion done[FLOW_MAX];
+	unsigned int sent = 0;
+
+	while (sent < 2 * depth && nvmfr_submit(f->qp, &io, 1) == 1)
+		sent++;
+	cr_expect_eq(sent, depth, "%u were taken of a depth of %u", sent, depth);
+	cr_expect_eq(nvmfr_submit(f->qp, &io, 1), -EAGAIN);
+	cr_expect_eq(flow_qpair_info(f->qp).in_flight, depth);
+	for (unsigned int n = 0, part; n < sent; n += part) {
+		part = sent - n < FLOW_MAX ? sent - n : FLOW_MAX;
+		flow_wait(f->qp, done, part);
+	}
+	flow_release(buf);
+	return flow_counters(f).max_outstanding;
+}
+
+static void depth_becomes(const struct nvmfr_soft_opts *opts, unsigned int wanted, unsigned int depth)
+{
+	struct flow f;
+
+	flow_host(&f);
+	flow_target(&f, opts);
+	flow_ns(&f, MIB, 512);
+	flow_connect(&f);
+	f.qp = flow_qpair(&f, wanted);
+	cr_expect_eq(flow_qpair_info(f.qp).depth, depth, "%u", flow_qpair_info(f.qp).depth);
+	/* The admin queue has 4 event requests and a keep-alive outstanding. */
+	cr_expect_eq(fill_up(&f, depth), depth > 5 ? depth : 5);
+	flow_down(&f);
+}
+
+Test(limits, depth_as_wanted)
+{
+	depth_becomes(NULL, 100, 100);
+}
+
+Test(limits, depth_of_one)
+{
+	struct flow f;
+
+	flow_host(&f);
+	flow_target(&f, NULL);
+	flow_ns(&f, MIB, 512);
+	flow_connect(&f);
+	f.qp = flow_qpair(&f, 1);
+	fill_up(&f, 1);
+	fill_up(&f, 1);
+	flow_down(&f);
+}
+
+Test(limits, depth_clamped_to_the_queue)
+{
+	/* 33 entries: 32 commands, for one entry stays empty. */
+	struct nvmfr_soft_opts opts = flow_soft_opts();
+
+	opts.queue_entries = 33;
+	depth_becomes(&opts, 4095, 32);
+}
+
+Test(limits, depth_clamped_to_maxcmd)
+{
+	struct nvmfr_soft_opts opts = flow_soft_opts();
+
+	opts.queue_entries = 129;
+	opts.maxcmd = 16;
+	depth_becomes(&opts, 128, 16);
+}
+
+Test(limits, maxcmd_of_zero_is_no_limit)
+{
+	struct nvmfr_soft_opts opts = flow_soft_opts();
+
+	opts.queue_entries = 129;
+	opts.maxcmd = 0;
+	depth_becomes(&opts, 500, 128);
+}
+
+Test(limits, deepest_queue)
+{
+	struct nvmfr_soft_opts opts = flow_soft_opts();
+
+	opts.queue_entries = 8192;
+	depth_becomes(&opts, 4095, 4095);
+}
+
+Test(limits, queue_of_two_entries)
+{
+	struct nvmfr_soft_opts opts = flow_soft_opts();
+	struct flow f;
+
+	opts.queue_entries = 2;
+	flow_host(&f);
+	flow_target(&f, &opts);
+	flow_ns(&f, MIB, 512);
+	flow_connect(&f);
+	f.qp = flow_qpair(&f, 128);
+	fill_up(&f, 1);
+	round_trip(&f, 0, 2 * MIB / 4, 512);
+	flow_down(&f);
+}
+
+Test(limits, queue_without_room)
+{
+	struct nvmfr_qpair_opts qp_opts = flow_qpair_opts(8);
+	struct nvmfr_soft_opts opts = flow_soft_opts();
+	struct nvmfr_qpair *qp;
+	struct flow f;
+
+	opts.queue_entries = 1;
+	flow_host(&f);
+	flow_target(&f, &opts);
+	flow_connect(&f);
+	cr_expect_lt(flow_try_qpair(&f, &qp_opts, &qp), 0);
+	flow_says("MQES");
+	flow_down(&f);
+}
+
+/* ---- queues (C17) ----------------------------------------------------------------------------- */
+
+static void granted(uint64_t answer, unsigned int wanted, unsigned int queues)
+{
+	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_RESULT, 0, OPC_SET_FEATURES, FID_NUM_QUEUES, answer);
+	struct flow f;
+
+	flow_host(&f);
+	flow_target(&f, NULL);
+	flow_ns(&f, MIB, 512);
+	flow_plan(&f, &fault);
+	f.opts.num_io_queues = (uint16_t)wanted;
+	flow_connect(&f);
+	cr_expect_eq(flow_ctrl_info(&f).num_io_queues, queues, "%u", flow_ctrl_info(&f).num_io_queues);
+	f.qp = flow_qpair(&f, 8);
+	flow_works(&f);
+	flow_down(&f);
+}
+
+Test(limits, one_queue_granted_of_eight)
+{
+	granted(0, 8, 1);
+}
+
+Test(limits, fewer_completion_queues_than_submission_queues)
+{
+	granted(1u << 16 | 3, 8, 2);
+}
+
+Test(limits, fewer_submission_queues_than_completion_queues)
+{
+	granted(6u << 16 | 4, 8, 5);
+}
+
+Test(limits, more_queues_granted_than_asked)
+{
+	granted(0xffffffff, 8, 8);
+}
+
+Test(limits, more_queues_granted_than_can_be_counted)
+{
+	granted(0xffffffff, 65535, 65535);
+}
+
+/* ---- formats (C27) ---------------------------------------------------------------------------- */
+
+struct format {
+	uint8_t flbas, dps, ms, lbads;
+};
+
+static void format_up(struct flow *f, const struct format *format)
+{
+	uint8_t lbaf[4] = { format->ms, 0, format->lbads, 0 };
+
+	flow_host(f);
+	flow_target(f, NULL);
+	flow_ns(f, 4 * MIB, 512);
+	flow_ns(f, 4 * MIB, 512);
+	flow_patch(f, CNS_NS, 1, NS_FLBAS, &format->flbas, 1);
+	flow_patch(f, CNS_NS, 1, NS_DPS, &format->dps, 1);
+	flow_patch(f, CNS_NS, 1, NS_LBAF, lbaf, sizeof(lbaf));
+	flow_connect(f);
+	f->qp = flow_qpair(f, 8);
+	flow_works(f);                    /* namespace 2 is there, whatever 1 is like */
+}
+
+/* Known, described, and no I/O to it. */
+static void format_refused(const struct format *format, const char *why)
+{
+	struct nvmfr_ns_info info = { .size = sizeof(info) };
+	struct nvmfr_buffer *buf;
+	struct flow f;
+
+	format_up(&f, format);
+	cr_assert_eq(nvmfr_ns_info(f.ctrl, 1, &info), 0, "%s", nvmfr_last_error());
+	cr_expect_eq(info.block_bytes, 1u << format->lbads);
+	cr_expect_eq(info.metadata_bytes, format->ms);
+	buf = flow_alloc(&f, MIB);
+	cr_expect_eq(nvmfr_read(f.qp, 1, 0, 1, buf, 0, 0), -EOPNOTSUPP);
+	flow_says("namespace 1");
+	flow_says(why);
+	cr_expect_eq(nvmfr_write(f.qp, 1, 0, 1, buf, 0, 0), -EOPNOTSUPP);
+	cr_expect_eq(flow_qpair_info(f.qp).in_flight, 0);
+	flow_works(&f);
+	flow_release(buf);
+	flow_down(&f);
+}
+
+/* Left out, and the log says why. */
+static void format_left_out(const struct format *format, const char *why)
+{
+	struct nvmfr_ns_info info = { .size = sizeof(info) };
+	struct flow f;
+
+	format_up(&f, format);
+	cr_expect_eq(nvmfr_ns_info(f.ctrl, 1, &info), -ENOENT);
+	cr_expect_eq(nvmfr_ns_next(f.ctrl, 0), 2);
+	cr_expect(flow_logged(&f, "namespace 1 is left out"), "%s", f.log->text);
+	cr_expect(flow_logged(&f, why), "%s", f.log->text);
+	flow_down(&f);
+}
+
+Test(limits, extended_blocks)
+{
+	format_refused(&(const struct format){ .flbas = 1 << 4, .ms = 8, .lbads = 9 }, "metadata");
+}
+
+Test(limits, extended_blocks_with_protection)
+{
+	format_refused(&(const struct format){ .flbas = 1 << 4, .dps = 1, .ms = 8, .lbads = 9 }, "metadata");
+}
+
+Test(limits, protection_apart_from_the_data)
+{
+	format_refused(&(const struct format){ .dps = 1, .ms = 8, .lbads = 9 }, "protection");
+}
+
+Test(limits, block_of_nothing)
+{
+	format_left_out(&(const struct format){ .lbads = 0 }, "LBADS 0");
+}
+
+Test(limits, block_of_256_bytes)
+{
+	format_left_out(&(const struct format){ .lbads = 8 }, "LBADS 8");
+}
+
+Test(limits, block_of_2_to_the_255)
+{
+	format_left_out(&(const struct format){ .lbads = 255 }, "LBADS 255");
+}
+
+Test(limits, format_that_does_not_exist)
+{
+	format_left_out(&(const struct format){ .flbas = 3, .lbads = 9 }, "FLBAS");
+}
+
+Test(limits, protection_without_metadata)
+{
+	format_left_out(&(const struct format){ .dps = 1, .lbads = 9 }, "DPS");
+}
+
+Test(limits, metadata_apart_is_not_transferred)
+{
+	struct nvmfr_ns_info info = { .size = sizeof(info) };
+	struct flow f;
+
+	format_up(&f, &(const struct format){ .ms = 8, .lbads = 9 });
+	cr_assert_eq(nvmfr_ns_info(f.ctrl, 1, &info), 0);
+	cr_expect_eq(info.metadata_bytes, 8);
+	f.nsid = 1;
+	flow_works(&f);
+	flow_down(&f);
+}
+
+/* More than 16 formats: bits 6:5 of FLBAS are the upper part of the index. */
+Test(limits, format_index_above_15)
+{
+	static const uint8_t lbaf[4] = { 0, 0, 12, 0 };
+	const uint8_t nlbaf = 20, flbas = 1 << 5 | 2;
+	struct nvmfr_ns_info info = { .size = sizeof(info) };
+	struct flow f;
+
+	flow_host(&f);
+	flow_target(&f, NULL);
+	flow_ns(&f, 4 * MIB, 4096);
+	flow_patch(&f, CNS_NS, 1, NS_NLBAF, &nlbaf, 1);
+	flow_patch(&f, CNS_NS, 1, NS_FLBAS, &flbas, 1);
+	flow_patch(&f, CNS_NS, 1, NS_LBAF, "\0\0\x09", 4);
+	flow_patch(&f, CNS_NS, 1, NS_LBAF + 4 * 18, lbaf, sizeof(lbaf));
+	flow_connect(&f);
+	f.qp = flow_qpair(&f, 8);
+	cr_assert_eq(nvmfr_ns_info(f.ctrl, 1, &info), 0);
+	cr_expect_eq(info.block_bytes, 4096);
+	round_trip(&f, 3, 16 * KIB, 4096);
+	flow_down(&f);
+}
+
+Test(limits, block_longer_than_a_command_may_carry, .timeout = 20)
+{
+	static const uint8_t lbaf[4] = { 0, 0, 14, 0 };
+	struct nvmfr_soft_opts opts = flow_soft_opts();
+	struct nvmfr_buffer *buf;
+	struct flow f;
+	int got;
+
+	opts.mdts = 1;
+	flow_host(&f);
+	flow_target(&f, &opts);
+	flow_ns(&f, 4 * MIB, 512);
+	flow_patch(&f, CNS_NS, 1, NS_LBAF, lbaf, sizeof(lbaf));
+	flow_connect(&f);
+	f.qp = flow_qpair(&f, 8);
+	buf = flow_alloc(&f, 65536);
+	got = nvmfr_read(f.qp, 1, 0, 1, buf, 0, 0);
+	cr_expect_eq(got, -EOPNOTSUPP, "%d", got);
+	flow_says("16384");
+	cr_expect_eq(flow_counters(&f).reads, 0);
+	nvmfr_qpair_destroy(f.qp);
+	f.qp = NULL;
+	flow_release(buf);
+	flow_down(&f);
+}
+
+Test(limits, namespace_beyond_two_to_the_63)
+{
+	const uint8_t all[8] = { 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff };
+	struct flow f;
+
+	flow_host(&f);
+	flow_target(&f, NULL);
+	flow_ns(&f, 4 * MIB, 512);
+	flow_patch(&f, CNS_NS, 1, 0, all, sizeof(all));
+	flow_connect(&f);
+	cr_expect_eq(nvmfr_ns_next(f.ctrl, 0), 0);
+	cr_expect(flow_logged(&f, "NSZE"), "%s", f.log->text);
+	flow_down(&f);
+}
+
+/* ---- namespaces ------------------------------------------------------------------------------- */
+
+static void add_namespace(struct flow *f, uint32_t nsid)
+{
+	struct nvmfr_soft_ns_opts opts;
+
+	nvmfr_soft_ns_opts_init(&opts, sizeof(opts));
+	opts.nsid = nsid;
+	opts.size_bytes = 4096;
+	cr_assert_eq(nvmfr_soft_ns_add(f->target, &opts), (int)nsid, "%s", nvmfr_last_error());
+}
+
+Test(limits, four_billion_possible_three_active)
+{
+	static const uint32_t nsids[] = { 5, 1000000, INT32_MAX };
+	struct nvmfr_soft_opts opts = flow_soft_opts();
+	size_t before;
+	struct flow f;
+
+	opts.nn = UINT32_MAX;
+	flow_host(&f);
+	flow_target(&f, &opts);
+	for (unsigned int i = 0; i < ARRAY_SIZE(nsids); i++)
+		add_namespace(&f, nsids[i]);
+	before = mallinfo2().uordblks;
+	flow_connect(&f);
+	cr_expect_lt(mallinfo2().uordblks, before + MIB, "memory is for what is active");
+	cr_expect_eq(flow_ctrl_info(&f).ns_count, 3);
+	for (uint32_t i = 0, nsid = 0; i < ARRAY_SIZE(nsids); i++) {
+		nsid = nvmfr_ns_next(f.ctrl, nsid);
+		cr_expect_eq(nsid, nsids[i], "%u", nsid);
+	}
+	cr_expect_eq(nvmfr_ns_next(f.ctrl, INT32_MAX), 0);
+	flow_down(&f);
+}
+
+static void namespaces(uint32_t count)
+{
+	struct nvmfr_soft_opts opts = flow_soft_opts();
+	uint32_t nsid = 0, seen = 0;
+	struct flow f;
+
+	opts.nn = 2 * count;
+	flow_host(&f);
+	flow_target(&f, &opts);
+	for (uint32_t i = 1; i <= count; i++)
+		add_namespace(&f, 2 * i);
+	flow_connect(&f);
+	cr_expect_eq(flow_ctrl_info(&f).ns_count, count);
+	while ((nsid = nvmfr_ns_next(f.ctrl, nsid)) != 0)
+		cr_expect_eq(nsid, 2 * ++seen);
+	cr_expect_eq(seen, count);
+	flow_down(&f);
+}
+
+Test(limits, no_namespaces)
+{
+	namespaces(0);
+}
+
+Test(limits, as_many_namespaces_as_a_list_has_entries)
+{
+	namespaces(1024);
+}
+
+Test(limits, one_namespace_more_than_a_list_has_entries)
+{
+	namespaces(1025);
+}
+
+Test(limits, more_than_two_lists_of_namespaces)
+{
+	namespaces(2100);
+}
+
+Test(limits, list_that_does_not_ascend)
+{
+	static const uint8_t list[12] = { 3, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0 };
+	struct flow f;
+
+	flow_host(&f);
+	flow_target(&f, NULL);
+	flow_patch(&f, CNS_ACTIVE_LIST, NVMFR_SOFT_ANY, 0, list, sizeof(list));
+	cr_expect_eq(flow_try_connect(&f), -EPROTO);
+	flow_says("active namespaces");
+	flow_says("ascend");
+	flow_down(&f);
+}
+
+Test(limits, list_names_a_namespace_that_is_not_active)
+{
+	static const uint8_t list[12] = { 1, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0 };
+	struct flow f;
+
+	flow_host(&f);
+	flow_target(&f, NULL);
+	flow_ns(&f, MIB, 512);
+	flow_patch(&f, CNS_ACTIVE_LIST, 0, 0, list, sizeof(list));
+	flow_connect(&f);
+	cr_expect_eq(flow_ctrl_info(&f).ns_count, 1);
+	cr_expect_eq(nvmfr_ns_next(f.ctrl, 1), 0);
+	flow_down(&f);
+}
+
+/* ---- descriptors (CNS 03h) -------------------------------------------------------------------- */
+
+Test(limits, descriptor_longer_than_the_page)
+{
+	static const uint8_t desc[8] = { 3, 255, 0, 0, 1, 2, 3, 4 };
+	struct nvmfr_ns_info info = { .size = sizeof(info) };
+	static const uint8_t none[16];
+	struct flow f;
+
+	flow_host(&f);
+	flow_target(&f, NULL);
+	flow_ns(&f, MIB, 512);
+	flow_patch(&f, CNS_NS_DESCS, NVMFR_SOFT_ANY, 0, desc, sizeof(desc));
+	flow_connect(&f);
+	cr_assert_eq(nvmfr_ns_info(f.ctrl, 1, &info), 0);
+	cr_expect_arr_eq(info.uuid, none, sizeof(none));
+	flow_down(&f);
+}
