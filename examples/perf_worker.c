@@ -58,10 +58,10 @@ static void fail(struct worker *w, const char *sentence)
 		snprintf(w->failure, sizeof(w->failure), "%s", sentence);
 }
 
-/* The library's own error, not an I/O's: this queue pair is at its end. */
+/* The library's own error, not an I/O's: its sentence says more than those of the I/Os that went with it. */
 static void lose(struct worker *w)
 {
-	fail(w, nvmfr_last_error());
+	snprintf(w->failure, sizeof(w->failure), "%s", nvmfr_last_error());
 	w->lost = true;
 }
 

@@ -11,6 +11,7 @@ set -eu
 cd "$(dirname "$0")/.."
 build=${BUILD:-build}
 uri=${1:-} file=${2:-}
+examples=(zerocopy read copy epoll identify probe nvmfr-perf)
 min_bytes=$((32 * 1024 * 1024))
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -61,8 +62,8 @@ if [ -f "$build/build.ninja" ]; then
 else
 	quietly meson setup --buildtype=release "$build"
 fi
-quietly ninja -C "$build" examples/zerocopy
-echo "built the library and examples/zerocopy"
+quietly ninja -C "$build" "${examples[@]/#/examples/}"
+echo "built the library and ${examples[*]}"
 
 step "3/4  what to read"
 ulimit -l unlimited 2>/dev/null || ulimit -l "$(ulimit -H -l)"
@@ -89,4 +90,5 @@ status=0
 step "summary"
 [ $status = 0 ] || die "it did not hold; the lines above say what (exit status $status)"
 echo "Read straight into the application's registered buffer, checked, and counted: see the lines above."
-echo "Next: $build/examples/read, copy, epoll, identify, probe and nvmfr-perf, each with a URI."
+echo "Next: $build/examples/probe says what this machine has; read, copy, epoll, identify and nvmfr-perf"
+echo "beside it take a URI, as nvmf+soft:?size=64M or nvmf+rdma://ADDRESS/SUBNQN."

@@ -23,7 +23,7 @@
 
 #define MAX_READERS	 64
 #define SUM_TEXT_BYTES	 (2 * EVP_MAX_MD_SIZE + 1)
-#define DEFAULT_BYTES	 (256u << 20) /* of a URI */
+#define DEFAULT_BYTES	 (64u << 20) /* of a URI */
 #define UNALIGNED_OFFSET 777u
 #define UNALIGNED_BYTES	 20001u
 #define SCRATCH_BYTES	 32768u
@@ -269,7 +269,7 @@ static int compare_ns(const void *a, const void *b)
 
 static void report_speed(const struct job *job)
 {
-	uint64_t start = UINT64_MAX, end = 0, reads = 0;
+	uint64_t start = UINT64_MAX, end = 0, reads = 0, bytes = 0;
 
 	for (uint64_t i = 0; i < job->threads; i++) {
 		const struct reader *r = &job->readers[i];
@@ -277,9 +277,10 @@ static void report_speed(const struct job *job)
 		start = r->start_ns < start ? r->start_ns : start;
 		end = r->end_ns > end ? r->end_ns : end;
 		reads += r->bulk_reads;
+		bytes += r->bulk_bytes;
 	}
-	say("throughput", "%.2f GiB/s: %" PRIu64 " reads of %u KiB", (double)job->bytes / GIB / seconds_between(start, end),
-	    reads, BULK_BYTES / 1024);
+	say("throughput", "%.2f GiB/s: %" PRIu64 " reads of %u KiB",
+	    (double)bytes / GIB / seconds_between(start, end), reads, BULK_BYTES / 1024);
 	say("", "%" PRIu64 " threads with a queue pair each, %u reads in flight on each", job->threads, BULK_DEPTH);
 }
 
@@ -313,15 +314,21 @@ static bool kernel_driver(const char *device)
 	return !strncmp(device, "rxe", 3) || !strncmp(device, "siw", 3) || !access(path, F_OK);
 }
 
-static uint64_t commands(const struct job *job)
+struct counts {
+	uint64_t commands, bounced_bytes;
+};
+
+static struct counts count(const struct job *job)
 {
-	uint64_t sum = 0;
+	struct counts sum = { 0 };
 
 	for (uint64_t i = 0; i < job->threads; i++) {
 		struct nvmfr_qpair_info info = { .size = sizeof(info) };
 
-		if (!nvmfr_qpair_info(job->readers[i].qp, &info))
-			sum += info.commands;
+		if (nvmfr_qpair_info(job->readers[i].qp, &info))
+			continue;
+		sum.commands += info.commands;
+		sum.bounced_bytes += info.bounced_bytes;
 	}
 	return sum;
 }
@@ -347,19 +354,6 @@ static void report_calls(struct job *job, uint64_t commands)
 		check(job, calls == 0, "there was a system call between submit and completion");
 }
 
-static uint64_t bounced_bytes(const struct job *job)
-{
-	uint64_t sum = 0;
-
-	for (uint64_t i = 0; i < job->threads; i++) {
-		struct nvmfr_qpair_info info = { .size = sizeof(info) };
-
-		if (!nvmfr_qpair_info(job->readers[i].qp, &info))
-			sum += info.bounced_bytes;
-	}
-	return sum;
-}
-
 /* The same bytes once more, from and to odd places, behind the data. */
 static int read_unaligned(struct job *job)
 {
@@ -377,7 +371,7 @@ static int read_unaligned(struct job *job)
 
 static int report_copies(struct job *job)
 {
-	uint64_t before = bounced_bytes(job), after;
+	uint64_t before = count(job).bounced_bytes, after;
 	int err;
 
 	say("host copies", "%" PRIu64 " bytes copied by this host's library", before);
@@ -385,7 +379,7 @@ static int report_copies(struct job *job)
 	err = read_unaligned(job);
 	if (err)
 		return err;
-	after = bounced_bytes(job);
+	after = count(job).bounced_bytes;
 	say("", "%" PRIu64 " after an unaligned read of %u bytes: its first and last block are bounced",
 	    after, UNALIGNED_BYTES);
 	check(job, after > before, "the counter of copies does not count");
@@ -415,12 +409,12 @@ static int work(struct job *job)
 	sum_of_data(job, sum);
 
 	memset(nvmfr_buffer_addr(job->buf), 0xee, job->buf_bytes);
-	before = commands(job);
+	before = count(job).commands;
 	if (run_counted(job))
 		return -EIO;
 	sum_of_data(job, again);
 	report_sum(job, sum, again);
-	report_calls(job, commands(job) - before);
+	report_calls(job, count(job).commands - before);
 	report_target(job);
 	return report_copies(job);
 }

@@ -9,6 +9,7 @@
 #define SINGLE_BYTES 4096u
 #define SINGLES	     2000u
 #define BULK_DEPTH   16u
+#define BULK_NS	     500000000u /* at least so long */
 
 /*
  * One thread with one queue pair reads its share of the namespace, in order, to the same place of the
@@ -21,7 +22,7 @@ struct reader {
 	uint64_t first_block, blocks;
 	struct syscall_counter *counter;
 	uint64_t start_ns, end_ns; /* of the bulk reads */
-	uint64_t bulk_reads;
+	uint64_t bulk_reads, bulk_bytes;
 	uint64_t bulk_calls, single_calls; /* between the first submit and the last completion */
 	uint64_t planted_calls; /* counted for one call made on purpose */
 	uint64_t single_ns[SINGLES];

@@ -44,7 +44,9 @@ step() {
 		record "$stage" $((SECONDS - start)) 1 0 0
 		return 0
 	fi
-	grep -vE '^\[[0-9]+/[0-9]+\] (Compiling|Linking|Generating)' "$log" | tail -n 60
+	# What was configured without trouble is not shown again.
+	sed '1,/^ninja: Entering/d' "$log" | grep . >/dev/null || cat "$log" | tail -n 60
+	sed '1,/^ninja: Entering/d' "$log" | grep -vE '^\[[0-9]+/[0-9]+\]' | tail -n 60
 	record "$stage" $((SECONDS - start)) 0 1 0 "see $log"
 	return 1
 }

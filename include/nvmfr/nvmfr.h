@@ -292,8 +292,8 @@ NVMFR_API size_t nvmfr_buffer_size(const struct nvmfr_buffer *buf);
  * @param buf  the buffer, or NULL
  *
  * Threads: any.
- * Returns: 0; -EBUSY a command in flight still names it, and it stays as it is. That is a net, not a way
- * to wait: of a vectored command it knows the first piece only. Release after the completions.
+ * Returns: 0; -EBUSY a command in flight still names it, and it stays as it is. That is exact
+ * when the queue pair's owner asks; from another thread it is a look at a moment.
  */
 NVMFR_API int nvmfr_buffer_release(struct nvmfr_buffer *buf);
 
@@ -411,7 +411,8 @@ NVMFR_API NVMFR_MUST_CHECK int nvmfr_connect(struct nvmfr_host *host, const stru
  * else what ended it: -EHOSTUNREACH no name, route or answer, -ENODEV no RDMA device leads there,
  * -ECONNREFUSED rejected, -EACCES this host is not allowed, -ENOENT no such subsystem, -EBUSY, -EPROTO the
  * peer broke the rules, -EOPNOTSUPP it demands what this library cannot do, -EIO it refused a command,
- * -ECONNABORTED the connection broke, -ETIMEDOUT, -ENOMEM, -ENOTCONN lost after it was live.
+ * -ECONNRESET the peer closed the connection, -ECONNABORTED it broke, -ETIMEDOUT, -ENOMEM, -ENOTCONN lost
+ * after it was live.
  */
 NVMFR_API int nvmfr_ctrl_wait(struct nvmfr_ctrl *ctrl, int timeout_ms);
 

@@ -56,15 +56,16 @@ void nvmfr__admin_close(struct nvmfr_ctrl *ctrl)
 	ctrl->keep_alive_ns = UINT64_MAX;
 	ctrl->keep_alive_deadline_ns = 0;
 	ctrl->aers = 0;
+	ctrl->admin_failed = false;
 }
 
 /* ---- keep-alive --------------------------------------------------------------------------------------- */
 
 void nvmfr__admin_start_keep_alive(struct nvmfr_ctrl *ctrl)
 {
-	/* Twice per KATO: one may get lost on the way to a target that counts from the last one it saw. */
+	/* Twice per KATO, counted from Connect: that is where the target's clock started at the earliest. */
 	if (ctrl->kato_ms)
-		ctrl->keep_alive_ns = ctrl_now(ctrl) + MS_NS(ctrl->kato_ms) / 2;
+		ctrl->keep_alive_ns = ctrl->connect_sent_ns + MS_NS(ctrl->kato_ms) / 2;
 }
 
 static void send_keep_alive(struct nvmfr_ctrl *ctrl, uint64_t now)
@@ -141,36 +142,47 @@ static void dispatch(struct nvmfr_ctrl *ctrl, const struct nvmfr_completion *cpl
 		aer_answered(ctrl, cpl);
 }
 
-/* Whether something may be there still. */
-static bool take_completions(struct nvmfr_ctrl *ctrl)
+void nvmfr__admin_take(struct nvmfr_ctrl *ctrl)
 {
 	struct nvmfr_completion cpls[8];
-	int n = nvmfr__qpair_poll(ctrl->admin, cpls, ARRAY_SIZE(cpls));
+	int n;
 
-	for (int i = 0; i < n && ctrl->admin; i++)
-		dispatch(ctrl, &cpls[i]);
-	if (ctrl->admin && ctrl->admin->broken)
-		nvmfr__ctrl_lose(ctrl, ctrl->admin->err, "%s: %s: %s", ctrl->target.subnqn,
-				 ctrl->steps ? nvmfr__sequence_step(ctrl) : "admin queue", ctrl->admin->sentence);
-	return ctrl->admin && n > 0;
+	do {
+		n = ctrl->admin ? nvmfr__qpair_poll(ctrl->admin, cpls, ARRAY_SIZE(cpls)) : 0;
+		for (int i = 0; i < n && ctrl->admin; i++)
+			dispatch(ctrl, &cpls[i]);
+	} while (n > 0);
+}
+
+/*
+ * The queue failed. The fabric's event tells why it did, if it is on its way: one more pass for it.
+ * What the peer answered wrongly needs no other word.
+ */
+static bool failure_waits(struct nvmfr_ctrl *ctrl)
+{
+	bool first = !ctrl->admin_failed;
+
+	ctrl->admin_failed = true;
+	return first && ctrl->admin->err == -ECONNABORTED;
 }
 
 uint64_t nvmfr__admin_pass(struct nvmfr_ctrl *ctrl)
 {
-	uint64_t due = UINT64_MAX;
-
+	nvmfr__admin_take(ctrl);
 	if (!ctrl->admin)
-		return due;
-	while (take_completions(ctrl))
-		;
-	if (ctrl->admin)
-		due = keep_alive_pass(ctrl, ctrl_now(ctrl));
-	return due;
+		return UINT64_MAX;
+	if (!ctrl->admin->broken)
+		return keep_alive_pass(ctrl, ctrl_now(ctrl));
+	if (failure_waits(ctrl))
+		return 0;
+	nvmfr__ctrl_lose(ctrl, ctrl->admin->err, "%s: %s: %s", ctrl->target.subnqn,
+			 ctrl->steps ? nvmfr__sequence_step(ctrl) : "admin queue", ctrl->admin->sentence);
+	return UINT64_MAX;
 }
 
 uint64_t nvmfr__admin_arm(struct nvmfr_ctrl *ctrl)
 {
-	if (!ctrl->admin)
+	if (!ctrl->admin || ctrl->admin_failed)
 		return UINT64_MAX;
 	return nvmfr__qpair_arm(ctrl->admin) ? 0 : ctrl->ops->ep_due_ns(ctrl->ep);
 }

@@ -159,7 +159,7 @@ static void admin_event(struct nvmfr_ctrl *ctrl, const struct fab_event *ev)
 	case FAB_EV_DISCONNECTED:
 	case FAB_EV_DEVICE_GONE:
 		/* What it answered before it went is looked at first: it may say why. */
-		nvmfr__admin_pass(ctrl);
+		nvmfr__admin_take(ctrl);
 		nvmfr__ctrl_lose(ctrl, ev->err ? ev->err : -ECONNABORTED, "%s: %s%s%s", ctrl->target.subnqn,
 				 nvmfr__sequence_step(ctrl), ctrl->steps ? ": " : "", ev->text);
 		break;

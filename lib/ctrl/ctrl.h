@@ -65,6 +65,7 @@ struct entry {
 	struct nvmfr_qpair *qp;
 	struct fab_ep *ep;               /* while connecting; then qp->link.ep */
 	struct nvmfr_qpair *boot;        /* while Fabrics Connect is out */
+	bool boot_failed;                /* it broke; the reason may still come as an event */
 	enum entry_phase phase;
 	struct attempt attempt;
 	uint64_t deadline_ns;
@@ -109,6 +110,8 @@ struct nvmfr_ctrl {
 	unsigned char data[CTRL_PAGE_BYTES];     /* the answer's data, out of the peer's reach */
 	struct fab_mr page_mr;
 	bool page_registered;
+	bool admin_failed;               /* its queue broke; the reason may still come as an event */
+	uint64_t connect_sent_ns;        /* Fabrics Connect: the keep-alive timer's start */
 	uint64_t keep_alive_ns;          /* next one; UINT64_MAX: none */
 	uint64_t keep_alive_deadline_ns; /* of the one that is out; 0: none is */
 	unsigned int aers;
@@ -198,6 +201,7 @@ int nvmfr__admin_open(struct nvmfr_ctrl *ctrl, struct fab_ep *ep);
 void nvmfr__admin_close(struct nvmfr_ctrl *ctrl);
 /* Completions, keep-alive. Returns when it wants to be called again. */
 uint64_t nvmfr__admin_pass(struct nvmfr_ctrl *ctrl);
+void nvmfr__admin_take(struct nvmfr_ctrl *ctrl);      /* completions only */
 /* After all that may send: the next completion will start a pass. 0: there may be one already. */
 uint64_t nvmfr__admin_arm(struct nvmfr_ctrl *ctrl);
 void nvmfr__admin_start_keep_alive(struct nvmfr_ctrl *ctrl);

@@ -118,6 +118,7 @@ static void drop_boot(struct entry *entry)
 	entry->ep = NULL;
 	nvmfr__qpair_free(entry->boot);
 	entry->boot = NULL;
+	entry->boot_failed = false;
 }
 
 /* This queue is over; its sentence is the present one. */
@@ -215,21 +216,6 @@ static void fabric_failed(struct entry *entry, const struct fab_event *ev)
 	lose(entry, nvmfr__fail(ev->err, "queue %u: %s", entry->qid, ev->text));
 }
 
-void nvmfr__ioqueue_event(struct entry *entry, const struct fab_event *ev)
-{
-	if (ev->type == FAB_EV_CONNECTED && entry->phase == ENTRY_FABRIC)
-		connected(entry);
-	else if (ev->type == FAB_EV_FAILED && entry->phase == ENTRY_FABRIC)
-		fabric_failed(entry, ev);
-	else if (ev->type == FAB_EV_DISCONNECTED || ev->type == FAB_EV_DEVICE_GONE) {
-		if (entry->phase == ENTRY_LIVE)
-			nvmfr__ctrl_lose(entry->ctrl, ev->err ? ev->err : -ECONNABORTED, "%s: queue %u: %s",
-					 entry->ctrl->target.subnqn, entry->qid, ev->text);
-		else
-			lose(entry, nvmfr__fail(-ECONNABORTED, "queue %u: %s", entry->qid, ev->text));
-	}
-}
-
 static void hand_over(struct entry *entry)
 {
 	struct qpair_link *link = &entry->qp->link;
@@ -245,25 +231,66 @@ static void hand_over(struct entry *entry)
 	nvmfr__service_changed(entry->ctrl->host);
 }
 
+/* The answer to Connect, if it is there. */
+static void take_answer(struct entry *entry)
+{
+	struct nvmfr_completion cpl;
+
+	if (nvmfr__qpair_poll(entry->boot, &cpl, 1) != 1)
+		return;
+	if (cpl.result == 0)
+		hand_over(entry);
+	else
+		lose(entry, nvmfr__connect_refused(entry->ctrl, entry->qid, cpl.status));
+}
+
+/* As with the admin queue: the fabric's event tells more, if it is on its way. */
+static uint64_t boot_broke(struct entry *entry)
+{
+	int err = entry->boot->err;
+
+	if (err == -ECONNABORTED && !entry->boot_failed) {
+		entry->boot_failed = true;
+		return 0;
+	}
+	lose(entry, nvmfr__fail(err, "queue %u: Fabrics Connect: %s", entry->qid, entry->boot->sentence));
+	return UINT64_MAX;
+}
+
 static uint64_t connect_pass(struct entry *entry)
 {
-	struct nvmfr_ctrl *ctrl = entry->ctrl;
-	struct nvmfr_completion cpl;
-	int n = nvmfr__qpair_poll(entry->boot, &cpl, 1);
-
-	if (n == 1 && cpl.result == 0) {
-		hand_over(entry);
-		return UINT64_MAX;
-	}
-	if (n == 1 && cpl.result == -EREMOTEIO)
-		lose(entry, nvmfr__connect_refused(ctrl, entry->qid, cpl.status));
-	else if (n < 0 || entry->boot->broken)
-		lose(entry, nvmfr__fail(-ECONNABORTED, "queue %u: %s", entry->qid, entry->boot->sentence));
+	take_answer(entry);
 	if (entry->phase != ENTRY_CONNECT)
 		return UINT64_MAX;
+	if (entry->boot->broken)
+		return boot_broke(entry);
 	if (nvmfr__qpair_arm(entry->boot))
 		return 0;
-	return nvmfr__min_u64(entry->deadline_ns, ctrl->ops->ep_due_ns(entry->ep));
+	return nvmfr__min_u64(entry->deadline_ns, entry->ctrl->ops->ep_due_ns(entry->ep));
+}
+
+static void disconnected(struct entry *entry, const struct fab_event *ev)
+{
+	int err = ev->err ? ev->err : -ECONNABORTED;
+
+	/* What it answered before it went is looked at first: it may say why. */
+	if (entry->phase == ENTRY_CONNECT)
+		take_answer(entry);
+	if (entry->phase == ENTRY_LIVE)
+		nvmfr__ctrl_lose(entry->ctrl, err, "%s: queue %u: %s", entry->ctrl->target.subnqn, entry->qid, ev->text);
+	else
+		lose(entry, nvmfr__fail(err, "queue %u: %s: %s", entry->qid, entry->phase == ENTRY_CONNECT ?
+					"Fabrics Connect" : "RDMA connection", ev->text));
+}
+
+void nvmfr__ioqueue_event(struct entry *entry, const struct fab_event *ev)
+{
+	if (ev->type == FAB_EV_CONNECTED && entry->phase == ENTRY_FABRIC)
+		connected(entry);
+	else if (ev->type == FAB_EV_FAILED && entry->phase == ENTRY_FABRIC)
+		fabric_failed(entry, ev);
+	else if (ev->type == FAB_EV_DISCONNECTED || ev->type == FAB_EV_DEVICE_GONE)
+		disconnected(entry, ev);
 }
 
 /* ---- in service ------------------------------------------------------------------------------------------- */

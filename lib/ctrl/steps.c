@@ -62,6 +62,7 @@ static int start_connect(struct nvmfr_ctrl *ctrl)
 		return err;
 	memcpy(ctrl->page, &data, sizeof(data));
 	ctrl->kato_ms = ctrl->opts.kato_ms;
+	ctrl->connect_sent_ns = ctrl_now(ctrl);
 	nvme_sqe_connect(&sqe, 0, ctrl->opts.admin_depth, 0, ctrl->kato_ms);
 	/* Keyed, not in the capsule: Linux's target drops an admin queue that carries data. */
 	sqe.dptr = nvme_sgl_keyed((uintptr_t)ctrl->page, sizeof(data), ctrl->page_mr.rkey);

@@ -58,7 +58,7 @@ int nvmfr__parse_bytes(const char *text, uint64_t *out)
 
 	errno = 0;
 	value = strtoull(text, &end, 10);
-	if (end == text || errno || *text == '-')
+	if (!isdigit((unsigned char)*text) || errno)
 		return nvmfr__fail(-EINVAL, "'%s' is not a number of bytes", text);
 	if (*end) {
 		const char *unit = strchr(units, toupper((unsigned char)*end));

@@ -3,7 +3,6 @@
 #include "fabric/soft.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/timerfd.h>
 
@@ -16,13 +15,13 @@ static bool is_signaled(const struct soft_ep *ep, uint32_t position)
 	return (position + 1) % FAB_SIGNAL_EVERY == 0 || ep->sends[position].bytes;
 }
 
+/* Told by the next poll: posts do not fail. */
 static __attribute__((noinline)) int refuse_post(struct soft_ep *ep, uint32_t first, uint32_t n)
 {
-	snprintf(ep->ep.error, sizeof(ep->ep.error),
-		 "send queue of %u: %u from position %u on cannot be posted, next is %u, %llu are free",
-		 ep->ep.send_positions, n, first, ep->post_position,
-		 (unsigned long long)(ep->ep.send_positions - (ep->posted - ep->done)));
-	nvmfr__soft_ep_fail(ep, true, "%s", ep->ep.error);
+	nvmfr__soft_ep_fail(ep, true,
+			    "send queue of %u: %u from position %u on cannot be posted, next is %u, %llu are free",
+			    ep->ep.send_positions, n, first, ep->post_position,
+			    (unsigned long long)(ep->ep.send_positions - (ep->posted - ep->done)));
 	return 0;
 }
 
@@ -67,9 +66,8 @@ int nvmfr__soft_post_recv(struct fab_ep *base, uint32_t n)
 	uint64_t posted = atomic_load_explicit(&ep->recv_posted, memory_order_relaxed) + n;
 
 	if (unlikely(posted - ep->reported > base->recv_positions)) {
-		snprintf(base->error, sizeof(base->error), "receive queue of %u: %u more do not fit",
-			 base->recv_positions, n);
-		nvmfr__soft_ep_fail(ep, true, "%s", base->error);
+		nvmfr__soft_ep_fail(ep, true, "receive queue of %u: %u more do not fit",
+				    base->recv_positions, n);
 		return 0;
 	}
 	atomic_store_explicit(&ep->recv_posted, posted, memory_order_release);

@@ -27,7 +27,7 @@ static inline uint64_t load64(const unsigned char *p)
 static void put_slot(struct nvmfr_qpair *qp, struct qslot *slot, uint32_t cid)
 {
 	atomic_store_explicit(&slot->expect, cid ^ 1u, memory_order_relaxed);
-	slot->kind = SLOT_PLAIN;
+	set_slot_kind(slot, SLOT_PLAIN);
 	*qp->free_top++ = slot;
 	qp->commands++;
 }
@@ -43,7 +43,7 @@ static unsigned int end_command(struct nvmfr_qpair *qp, struct qslot *slot, uint
 {
 	unsigned int n = 1;
 
-	if (slot->kind == SLOT_CHILD) {
+	if (slot_kind(slot) == SLOT_CHILD) {
 		n = nvmfr__split_child_done(qp, slot, result, status, cqe_result, out);
 	} else {
 		*out = (struct nvmfr_completion){
@@ -69,6 +69,16 @@ static unsigned int end_carried(struct nvmfr_qpair *qp, struct qslot *slot, uint
 	return 0;
 }
 
+/* The response was in and only its SEND was waited for: the outcome is known. */
+static unsigned int end_held(struct nvmfr_qpair *qp, struct qslot *slot, struct nvmfr_completion *out)
+{
+	const struct held_cqe *held = &qp->held_cqe[slot - qp->slots];
+
+	slot->answered = false;
+	qp->held--;
+	return end_command(qp, slot, slot->cid, held->status ? -EREMOTEIO : 0, held->status, held->result, out);
+}
+
 static unsigned int release_held(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max)
 {
 	unsigned int n = 0;
@@ -76,27 +86,32 @@ static unsigned int release_held(struct nvmfr_qpair *qp, struct nvmfr_completion
 	for (uint32_t i = 0; i <= qp->mask && qp->held && n < max; i++) {
 		struct qslot *slot = &qp->slots[i];
 
-		if (slot->kind != SLOT_CARRIED || !slot->answered || !send_done(qp, slot->ref))
+		if (slot_kind(slot) != SLOT_CARRIED || !slot->answered || !send_done(qp, slot->ref))
 			continue;
-		slot->answered = false;
-		qp->held--;
-		n += end_command(qp, slot, slot->cid, qp->held_cqe[i].status ? -EREMOTEIO : 0, qp->held_cqe[i].status,
-				 qp->held_cqe[i].result, &out[n]);
+		n += end_held(qp, slot, &out[n]);
 	}
 	return n;
 }
 
-static void bad_cid(struct nvmfr_qpair *qp, const struct qslot *slot, uint32_t dword)
+/* The CID of a slot's command in flight, or of its last one. */
+static uint32_t slot_cid(const struct nvmfr_qpair *qp, const struct qslot *slot)
 {
-	uint32_t cid = dword & 0xffffu, next = slot_next_cid(slot);
-	const char *what = "was never issued";
+	uint32_t expect = atomic_load_explicit(&slot->expect, memory_order_relaxed);
 
-	if ((cid & 0xfffu) > qp->mask || !slot->tick)
+	if (slot_kind(slot) != SLOT_PLAIN)
+		return slot->cid;
+	return slot_in_flight(qp, slot) ? expect : expect ^ 1u;
+}
+
+static void bad_cid(struct nvmfr_qpair *qp, const struct qslot *slot, uint32_t cid)
+{
+	uint32_t index = (uint32_t)(slot - qp->slots);
+	const char *what = "belongs to an older command (stale)";
+
+	if ((cid & 0xfffu) != index || !slot->tick)
 		what = "was never issued";
-	else if (((next - 0x1000u) & 0xffffu) == cid && !slot_in_flight(qp, slot))
+	else if (cid == slot_cid(qp, slot))
 		what = "was completed before (a duplicate)";
-	else if ((cid & 0xfffu) == (next & 0xfffu))
-		what = "belongs to an older command (stale)";
 	nvmfr__qpair_fault(qp, -EPROTO, "qpair %u: the peer answered with CID 0x%04x, which %s", qp->qid, cid, what);
 }
 
@@ -108,13 +123,13 @@ static __attribute__((noinline)) unsigned int end_odd(struct nvmfr_qpair *qp, st
 	uint16_t status = (uint16_t)(dword >> 17);
 	uint64_t result = load64(response);
 
-	if (slot->kind == SLOT_PLAIN && ((atomic_load_explicit(&slot->expect, memory_order_relaxed) ^ dword) & 0xffffu) == 0)
+	if (slot_kind(slot) == SLOT_PLAIN && ((atomic_load_explicit(&slot->expect, memory_order_relaxed) ^ dword) & 0xffffu) == 0)
 		return end_command(qp, slot, cid, status ? -EREMOTEIO : 0, status, result, out);
-	if (slot->kind == SLOT_CHILD && slot->cid == cid)
+	if (slot_kind(slot) == SLOT_CHILD && slot->cid == cid)
 		return end_command(qp, slot, cid, status ? -EREMOTEIO : 0, status, result, out);
-	if (slot->kind == SLOT_CARRIED && slot->cid == cid && !slot->answered)
+	if (slot_kind(slot) == SLOT_CARRIED && slot->cid == cid && !slot->answered)
 		return end_carried(qp, slot, status, result, out);
-	bad_cid(qp, slot, dword);
+	bad_cid(qp, slot, cid);
 	return 0;
 }
 
@@ -147,6 +162,7 @@ static inline __attribute__((always_inline)) uint32_t consume_plain(struct nvmfr
 		out->cqe_result = load64(response);
 	}
 	qp->free_top = top;
+	qp->commands += i;
 	return i;
 }
 
@@ -179,7 +195,6 @@ static inline __attribute__((always_inline)) unsigned int consume(struct nvmfr_q
 		uint32_t run = nvmfr__min_u32(n, qp->recv_positions - qp->recv_pos);
 		uint32_t taken = consume_plain(qp, response, out, run);
 
-		qp->commands += taken;
 		out += taken;
 		n -= taken;
 		took(qp, taken);
@@ -251,11 +266,11 @@ static unsigned int synthesize(struct nvmfr_qpair *qp, struct nvmfr_completion *
 
 	for (; qp->slots && qp->drain_next <= qp->mask && n < max; qp->drain_next++) {
 		struct qslot *slot = &qp->slots[qp->drain_next];
-		uint32_t cid = slot->kind == SLOT_PLAIN ?
-			       atomic_load_explicit(&slot->expect, memory_order_relaxed) : slot->cid;
 
-		if (slot_in_flight(qp, slot))
-			n += end_command(qp, slot, cid, lost_result(qp, slot), 0, 0, &out[n]);
+		if (slot_kind(slot) == SLOT_CARRIED && slot->answered)
+			n += end_held(qp, slot, &out[n]);
+		else if (slot_in_flight(qp, slot))
+			n += end_command(qp, slot, slot_cid(qp, slot), lost_result(qp, slot), 0, 0, &out[n]);
 	}
 	if (n < max && qp->parents)
 		n += nvmfr__split_reap(qp, out + n, max - n);
@@ -326,24 +341,60 @@ static inline unsigned int look_after(struct nvmfr_qpair *qp, uint64_t word, str
 	return n;
 }
 
-int nvmfr__qpair_poll(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max)
+/*
+ * Goes on behind n completions and the fabric's last word, until max are found or nothing is left:
+ * neither in the CQ nor, seen but not taken, in the ring.
+ */
+static __attribute__((noinline)) int poll_rest(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max,
+					       unsigned int n, uint64_t word)
 {
-	unsigned int n = 0;
-	uint64_t word;
-
-	if (unlikely(!likely_live(qp)))
-		return poll_slow(qp, out, max);
-	if (unlikely(atomic_load_explicit(qp->tick, memory_order_relaxed) != qp->seen_tick))
-		check_timeouts(qp);
-	/* Ends when max are found, or nothing is left: neither in the CQ nor, seen but not taken, in the ring. */
-	do {
-		word = qp->ready < max - n ? poll_fabric(qp) : 0;
+	for (;;) {
 		n += consume(qp, out + n, nvmfr__min_u32(qp->ready, max - n));
 		n += look_after(qp, word, out + n, max - n);
-	} while (unlikely((qp->ready || (word & FAB_POLL_MORE)) && n < max && !qp->broken));
-	if (unlikely(qp->backlog))
+		if (n == max || qp->broken || !(qp->ready || (word & FAB_POLL_MORE)))
+			break;
+		word = qp->ready < max - n ? poll_fabric(qp) : 0;
+	}
+	if (qp->backlog)
 		nvmfr__split_issue(qp);
 	else
 		qpair_credit(qp);
 	return (int)n;
+}
+
+/* Time has passed, or something waits inside: all that a poll may have to see to. */
+static __attribute__((noinline)) int poll_all(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max)
+{
+	if (atomic_load_explicit(qp->tick, memory_order_relaxed) != qp->seen_tick)
+		check_timeouts(qp);
+	return poll_rest(qp, out, max, 0, qp->ready < max ? poll_fabric(qp) : 0);
+}
+
+/* The common case in line: plain responses that fit the caller's array, in one piece of the ring. */
+int nvmfr__qpair_poll(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max)
+{
+	uint32_t got, taken;
+	uint64_t word;
+
+	if (unlikely(!likely_live(qp)))
+		return poll_slow(qp, out, max);
+	if (unlikely(atomic_load_explicit(qp->tick, memory_order_relaxed) != qp->seen_tick) ||
+	    unlikely(qp->ready | qp->held) || unlikely(qp->backlog != NULL))
+		return poll_all(qp, out, max);
+	word = qp->ops->poll(qp->ep);
+	qp->done_seq += FAB_POLL_SENDS(word);
+	got = FAB_POLL_RESPONSES(word);
+	if (unlikely(word >> 32) || unlikely(got > max) || unlikely(got > qp->recv_positions - qp->recv_pos)) {
+		qp->ready = got;
+		return poll_rest(qp, out, max, 0, word);
+	}
+	taken = consume_plain(qp, qp->responses + (size_t)qp->recv_pos * FAB_RESPONSE_BYTES, out, got);
+	qp->ready = got;
+	took(qp, taken);
+	if (unlikely(taken != got))
+		return poll_rest(qp, out, max, taken, word);
+	if (unlikely(qp->unposted >= FAB_RECV_BATCH))
+		repost(qp);
+	qpair_credit(qp);
+	return (int)got;
 }

@@ -37,7 +37,7 @@ enum slot_kind {
 struct qslot {
 	_Atomic uint32_t expect;
 	uint16_t cid;                        /* kind != SLOT_PLAIN: the command's */
-	uint8_t kind;                        /* enum slot_kind */
+	_Atomic uint8_t kind;                /* enum slot_kind; by slot_kind() and set_slot_kind() */
 	bool answered;                       /* SLOT_CARRIED: the response is in, the SEND is not */
 	uint64_t user_data;
 	const struct nvmfr_buffer *_Atomic buf;
@@ -120,8 +120,8 @@ struct nvmfr_qpair {
 	struct qslot **free_top;             /* the next free slot is free_top[-1] */
 	uint32_t recv_pos;                   /* of the oldest response not consumed */
 	uint32_t ready;                      /* responses seen by the fabric, not consumed */
-	uint32_t unposted;                   /* receives consumed, not reposted */
 	uint32_t held;                       /* SLOT_CARRIED that are answered */
+	uint32_t unposted;                   /* receives consumed, not reposted */
 	uint64_t commands;                   /* completed */
 
 	/* read on every command, changed when the namespace or the connection does */
@@ -190,11 +190,22 @@ static inline uint32_t free_slots(const struct nvmfr_qpair *qp)
 	return (uint32_t)(qp->free_top - qp->free_base);
 }
 
+/* Relaxed: only buffer release looks from another thread, and that look is as good as its moment. */
+static inline uint8_t slot_kind(const struct qslot *slot)
+{
+	return atomic_load_explicit(&slot->kind, memory_order_relaxed);
+}
+
+static inline void set_slot_kind(struct qslot *slot, enum slot_kind kind)
+{
+	atomic_store_explicit(&slot->kind, (uint8_t)kind, memory_order_relaxed);
+}
+
 static inline bool slot_in_flight(const struct nvmfr_qpair *qp, const struct qslot *slot)
 {
 	uint32_t expect = atomic_load_explicit(&slot->expect, memory_order_relaxed);
 
-	return slot->kind != SLOT_PLAIN || (expect & qp->mask) == (uint32_t)(slot - qp->slots);
+	return slot_kind(slot) != SLOT_PLAIN || (expect & qp->mask) == (uint32_t)(slot - qp->slots);
 }
 
 /* The CID of a slot's next command: a generation on. */

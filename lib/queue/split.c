@@ -190,7 +190,7 @@ static void issue_one(struct nvmfr_qpair *qp, struct qparent *parent)
 
 	atomic_store_explicit(&slot->expect, cid ^ 1u, memory_order_relaxed);
 	atomic_store_explicit(&slot->buf, buf, memory_order_relaxed);
-	slot->kind = SLOT_CHILD;
+	set_slot_kind(slot, SLOT_CHILD);
 	slot->cid = (uint16_t)cid;
 	slot->ref = (uint32_t)(parent - qp->parents);
 	slot->user_data = parent->lba;

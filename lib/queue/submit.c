@@ -81,7 +81,7 @@ static void carry(struct nvmfr_qpair *qp, struct qslot *slot, uint32_t position,
 
 	put_rw(capsule_at(qp, position), qp->write_head, cid, 0, len | (uint64_t)NVME_SGL_DATA_OFFSET << 56, lba, cdw12);
 	start_slot(slot, cid ^ 1u, buf, user_data, tick_now(qp));
-	slot->kind = SLOT_CARRIED;
+	set_slot_kind(slot, SLOT_CARRIED);
 	slot->cid = (uint16_t)cid;
 	slot->answered = false;
 	slot->ref = qp->lap + position;

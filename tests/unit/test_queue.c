@@ -209,7 +209,7 @@ static void many_laps(uint32_t depth, uint32_t commands)
 {
 	static struct nvmfr_completion cpls[4096];
 	static struct nvmfr_io ios[4096];
-	uint32_t next = 0, in = 0, batch = 1;
+	uint32_t next = 0, in = 0, batch = 1, random = depth;
 	struct rig rig;
 
 	rig_up(&rig, &(struct rig_opts){ .depth = depth });
@@ -223,9 +223,10 @@ static void many_laps(uint32_t depth, uint32_t commands)
 		n = nvmfr__qpair_submit(rig.qp, ios, batch);
 		cr_assert(n > 0 || n == -EAGAIN, "%d", n);
 		next += n > 0 ? (uint32_t)n : 0;
-		batch = 1 + (batch * 7 + 3) % depth;
+		random = random * 1664525 + 1013904223;
+		batch = 1 + (random >> 16) % depth;
 		/* Let it fill up: what stops a batch is the depth, or SENDs that are not done. */
-		if (n > 0 && rig.s->outstanding < depth && batch % 3)
+		if (n > 0 && rig.s->outstanding < depth && random >> 30)
 			continue;
 		scripted_answer_all(rig.s);
 		scripted_sends_signaled(rig.s);

@@ -116,19 +116,38 @@ Test(soft_ring, sends_are_done_by_a_later_signaled_one)
 	rig_down(&rig);
 }
 
-Test(soft_ring, wrong_posts_are_refused)
-{
-	struct rig rig;
-	struct fab_ep *ep;
+struct post_case {
+	const char *name;
+	uint32_t first, n, receives;
+};
 
-	rig_up(&rig, NULL);
-	ep = rig.io.ep;
-	cr_expect_eq(ops->post_send(ep, 3, 1), -EINVAL, "not the next position");
-	cr_expect_eq(ops->post_send(ep, rig.io.send_position, 0), -EINVAL, "none");
-	cr_expect_eq(ops->post_send(ep, rig.io.send_position, ep->send_positions), -EINVAL, "wraps");
-	cr_expect_neq(ep->error[0], '\0', "a sentence");
-	cr_expect_eq(ops->post_recv(ep, ep->recv_positions), -EINVAL, "more receives than free");
-	rig_down(&rig);
+Test(soft_ring, wrong_posts_end_the_connection)
+{
+	static const struct post_case cases[] = {
+		{ "not the next position", 3, 1, 0 },
+		{ "none", 1, 0, 0 },
+		{ "over the end", 1, 48, 0 },
+		{ "more receives than are free", 0, 0, 1 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const struct post_case *c = &cases[i];
+		struct nvme_cqe cqe;
+		struct rig rig;
+
+		rig_up(&rig, NULL);
+		cr_assert_eq(rig.io.send_position, 1, "after Connect");
+		cr_assert_eq(rig.io.ep->send_positions, 48, "two signaled ranges and one spare");
+		if (c->receives)
+			ops->post_recv(rig.io.ep, c->receives);
+		else
+			ops->post_send(rig.io.ep, c->first, c->n);
+		rig_poll(&rig.io, &cqe);
+		cr_expect(rig.io.bad, "%s: bad", c->name);
+		cr_expect_not_null(strstr(rig.io.ep->error, "queue of 48"), "%s: %s", c->name,
+				   rig.io.ep->error);
+		rig_down(&rig);
+	}
 }
 
 Test(soft_ring, many_laps)

@@ -63,6 +63,7 @@ static int session_open(struct session *s)
 		return api_fail(err, "host");
 	nvmfr_ctrl_opts_init(&opts, sizeof(opts));
 	opts.uri = s->uri;
+	opts.ack_timeout = 22;
 	err = nvmfr_connect(s->host, &opts, &s->ctrl);
 	if (!err)
 		err = nvmfr_ctrl_wait(s->ctrl, -1);
