@@ -21,6 +21,7 @@ static int wake_fd = -1; /* counts threads that ended; a signal rings it too */
 struct perf {
 	struct perf_opts opts;
 	struct session session;
+	struct nvmfr_ctrl_info ctrl;
 	struct nvmfr_ns_info ns;
 	struct worker *workers;
 };
@@ -143,6 +144,10 @@ static int set_up(struct perf *perf)
 	err = session_namespace(&perf->session, (uint32_t)perf->opts.nsid, &perf->ns);
 	if (err)
 		return complain("namespace"), err;
+	perf->ctrl.size = sizeof(perf->ctrl);
+	err = nvmfr_ctrl_info(perf->session.ctrl, &perf->ctrl);
+	if (err)
+		return complain("controller"), err;
 	err = check_size(perf);
 	for (uint64_t i = 0; !err && i < perf->opts.threads; i++)
 		err = prepare(perf, &perf->workers[i], i);
@@ -231,7 +236,7 @@ int main(int argc, char **argv)
 		return status;
 	status = set_up(&perf) || run(&perf);
 	if (!status) {
-		perf_report(&perf.opts, &perf.session, &perf.ns, perf.workers, interrupted);
+		perf_report(&perf.opts, &perf.ctrl, &perf.ns, perf.workers, interrupted);
 		status = any_trouble(&perf);
 	}
 	tear_down(&perf);

@@ -49,7 +49,7 @@ struct worker {
 
 void *perf_worker(void *arg);
 
-void perf_report(const struct perf_opts *opts, const struct session *session,
+void perf_report(const struct perf_opts *opts, const struct nvmfr_ctrl_info *ctrl,
 		 const struct nvmfr_ns_info *ns, const struct worker *workers, bool interrupted);
 
 #endif

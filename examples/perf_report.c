@@ -123,21 +123,17 @@ static void json_report(const struct perf_opts *opts, const struct nvmfr_ctrl_in
 	       total->bounced_bytes);
 }
 
-void perf_report(const struct perf_opts *opts, const struct session *session,
+void perf_report(const struct perf_opts *opts, const struct nvmfr_ctrl_info *ctrl,
 		 const struct nvmfr_ns_info *ns, const struct worker *workers, bool interrupted)
 {
-	struct nvmfr_ctrl_info ctrl = { .size = sizeof(ctrl) };
 	struct total total = sum_up(opts, workers);
 
-	/* A controller that was lost meanwhile still tells; if not, the line has a blank in it. */
-	if (nvmfr_ctrl_info(session->ctrl, &ctrl))
-		complain("controller");
 	if (interrupted)
 		fprintf(stderr, "nvmfr-perf: interrupted; what was done until then:\n");
 	if (opts->json)
-		json_report(opts, &ctrl, ns, &total);
+		json_report(opts, ctrl, ns, &total);
 	else
-		text_report(opts, &ctrl, ns, &total);
+		text_report(opts, ctrl, ns, &total);
 	if (total.failure)
 		fprintf(stderr, "nvmfr-perf: first failure: %s\n", total.failure);
 	free(total.latency);

@@ -113,7 +113,8 @@ static void finish(struct worker *w, const struct nvmfr_completion *done, uint64
 		hist_add(w->latency, now - w->submitted_ns[slot]);
 }
 
-static void collect(struct worker *w)
+/* false: nothing will come any more. */
+static bool collect(struct worker *w)
 {
 	struct nvmfr_completion done[MAX_BATCH];
 	int n = nvmfr_poll(w->qp, done, w->batch);
@@ -123,6 +124,7 @@ static void collect(struct worker *w)
 		lose(w);
 	for (int i = 0; i < n; i++)
 		finish(w, &done[i], now);
+	return n >= 0;
 }
 
 static bool stopped(const struct worker *w)
@@ -139,8 +141,8 @@ static void loop(struct worker *w)
 		if (!w->lost)
 			collect(w);
 	}
-	while (!w->lost && w->free_count < w->depth)
-		collect(w);
+	while (w->free_count < w->depth && collect(w))
+		;
 }
 
 void *perf_worker(void *arg)

@@ -10,10 +10,12 @@
 #include "api/check.h"
 #include "ctrl/ctrl.h"
 
-_Static_assert((int)NVMFR_ACCESS_SOURCE == (int)FAB_ACCESS_SOURCE && (int)NVMFR_ACCESS_TARGET == (int)FAB_ACCESS_TARGET,
+_Static_assert((int)NVMFR_ACCESS_SOURCE == (int)FAB_ACCESS_SOURCE &&
+		       (int)NVMFR_ACCESS_TARGET == (int)FAB_ACCESS_TARGET,
 	       "the fabric's access bits are the API's");
 
-static int check_args(const struct nvmfr_host *host, size_t len, uint32_t access, struct nvmfr_buffer **out)
+static int check_args(const struct nvmfr_host *host, size_t len, uint32_t access,
+		      struct nvmfr_buffer **out)
 {
 	int err = check_host(host);
 
@@ -25,19 +27,26 @@ static int check_args(const struct nvmfr_host *host, size_t len, uint32_t access
 	if (len == 0)
 		return nvmfr__fail(-EINVAL, "a buffer of 0 bytes");
 	if (access == 0 || access & ~(uint32_t)NVMFR_ACCESS_BOTH)
-		return nvmfr__fail(-EINVAL, "access 0x%x is not made of NVMFR_ACCESS_SOURCE and NVMFR_ACCESS_TARGET", access);
+		return nvmfr__fail(
+			-EINVAL,
+			"access 0x%x is not made of NVMFR_ACCESS_SOURCE and NVMFR_ACCESS_TARGET",
+			access);
 	return 0;
 }
 
-static struct nvmfr_buffer *new_buffer(struct nvmfr_host *host, uint64_t addr, size_t len, uint32_t access)
+static struct nvmfr_buffer *new_buffer(struct nvmfr_host *host, uint64_t addr, size_t len,
+				       uint32_t access)
 {
-	struct nvmfr_buffer *buf = aligned_alloc(CACHE_LINE, (sizeof(*buf) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+	struct nvmfr_buffer *buf = aligned_alloc(CACHE_LINE, (sizeof(*buf) + CACHE_LINE - 1) /
+								     CACHE_LINE * CACHE_LINE);
 
 	if (!buf) {
 		nvmfr__fail(-ENOMEM, "no memory for a buffer");
 		return NULL;
 	}
-	*buf = (struct nvmfr_buffer){ .addr = addr, .len = len, .host = host, .access = access, .dmabuf_fd = -1 };
+	*buf = (struct nvmfr_buffer){
+		.addr = addr, .len = len, .host = host, .access = access, .dmabuf_fd = -1
+	};
 	return buf;
 }
 
@@ -103,7 +112,8 @@ int nvmfr_buffer_register(struct nvmfr_host *host, void *addr, size_t len_bytes,
 	struct nvmfr_buffer *buf;
 
 	if (!err && (!addr || len_bytes > UINTPTR_MAX - (uintptr_t)addr))
-		err = nvmfr__fail(-EINVAL, "a buffer at %p of %zu bytes cannot be", addr, len_bytes);
+		err = nvmfr__fail(-EINVAL, "a buffer at %p of %zu bytes cannot be", addr,
+				  len_bytes);
 	if (!err)
 		err = nvmfr__buffer_check_pages(addr, len_bytes, access);
 	if (err)
@@ -112,15 +122,16 @@ int nvmfr_buffer_register(struct nvmfr_host *host, void *addr, size_t len_bytes,
 	return buf ? finish(host, buf, out) : -ENOMEM;
 }
 
-int nvmfr_buffer_register_dmabuf(struct nvmfr_host *host, int fd, uint64_t offset_bytes, size_t len_bytes,
-				 uint32_t access, struct nvmfr_buffer **out)
+int nvmfr_buffer_register_dmabuf(struct nvmfr_host *host, int fd, uint64_t offset_bytes,
+				 size_t len_bytes, uint32_t access, struct nvmfr_buffer **out)
 {
 	int err = check_args(host, len_bytes, access, out), own;
 	struct nvmfr_buffer *buf;
 
 	if (!err && len_bytes > UINT64_MAX - offset_bytes)
-		err = nvmfr__fail(-EINVAL, "%zu bytes from offset %llu on are more than 64 bits count", len_bytes,
-				  (unsigned long long)offset_bytes);
+		err = nvmfr__fail(-EINVAL,
+				  "%zu bytes from offset %llu on are more than 64 bits count",
+				  len_bytes, (unsigned long long)offset_bytes);
 	if (err)
 		return err;
 	own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
@@ -150,7 +161,8 @@ static int first_node(struct nvmfr_host *host)
 	return -1;
 }
 
-int nvmfr_buffer_alloc(struct nvmfr_host *host, size_t len_bytes, int numa_node, struct nvmfr_buffer **out)
+int nvmfr_buffer_alloc(struct nvmfr_host *host, size_t len_bytes, int numa_node,
+		       struct nvmfr_buffer **out)
 {
 	int err = check_args(host, len_bytes, NVMFR_ACCESS_BOTH, out);
 	struct nvmfr_buffer *buf;
@@ -158,7 +170,8 @@ int nvmfr_buffer_alloc(struct nvmfr_host *host, size_t len_bytes, int numa_node,
 	void *map;
 
 	if (!err)
-		err = nvmfr__buffer_map(len_bytes, numa_node >= 0 ? numa_node : first_node(host), &map, &map_bytes);
+		err = nvmfr__buffer_map(len_bytes, numa_node >= 0 ? numa_node : first_node(host),
+					&map, &map_bytes);
 	if (err)
 		return err;
 	buf = new_buffer(host, (uintptr_t)map, len_bytes, NVMFR_ACCESS_BOTH);
@@ -188,7 +201,8 @@ static bool in_flight(struct nvmfr_host *host, const struct nvmfr_buffer *buf)
 
 	pthread_mutex_lock(&host->lock);
 	for (const struct nvmfr_ctrl *ctrl = host->ctrls; ctrl && !found; ctrl = ctrl->next)
-		for (const struct entry *entry = ctrl->entries; entry && !found; entry = entry->next)
+		for (const struct entry *entry = ctrl->entries; entry && !found;
+		     entry = entry->next)
 			found = nvmfr__qpair_names(entry->qp, buf);
 	pthread_mutex_unlock(&host->lock);
 	return found;
@@ -202,12 +216,15 @@ int nvmfr_buffer_release(struct nvmfr_buffer *buf)
 		return 0;
 	host = (struct nvmfr_host *)(uintptr_t)buf->host;
 	if (!nvmfr__host_alive(host)) {
-		/* In a forked child: keys and descriptor are the parent's, our copy of the memory goes. */
+		/* In a forked child: keys and descriptor are the parent's, our copy of the memory
+		 * goes. */
 		free_buffer(buf);
 		return 0;
 	}
 	if (in_flight(host, buf))
-		return nvmfr__fail(-EBUSY, "a command in flight names this buffer: poll for its completion first");
+		return nvmfr__fail(
+			-EBUSY,
+			"a command in flight names this buffer: poll for its completion first");
 	pthread_mutex_lock(&host->buffers_lock);
 	detach_all(host, buf);
 	*buf->prev = buf->next;

@@ -13,8 +13,8 @@ static inline int check_host(const struct nvmfr_host *host)
 	if (!host)
 		return nvmfr__fail(-EINVAL, "host is NULL");
 	if (!nvmfr__host_alive(host))
-		return nvmfr__fail(-EOWNERDEAD,
-				   "this host was made before fork(): it works in the parent only; make one in the child");
+		return nvmfr__fail(-EOWNERDEAD, "this host was made before fork(): it works in the "
+						"parent only; make one in the child");
 	return 0;
 }
 

@@ -11,8 +11,14 @@
 void nvmfr_ctrl_opts_init(struct nvmfr_ctrl_opts *opts, size_t size)
 {
 	struct nvmfr_ctrl_opts defaults = {
-		.size = sizeof(defaults), .kato_ms = 10000, .connect_timeout_ms = 30000, .admin_timeout_ms = 10000,
-		.num_io_queues = 128, .admin_depth = 31, .retry_count = 7, .rnr_retry_count = 7,
+		.size = sizeof(defaults),
+		.kato_ms = 10000,
+		.connect_timeout_ms = 30000,
+		.admin_timeout_ms = 10000,
+		.num_io_queues = 128,
+		.admin_depth = 31,
+		.retry_count = 7,
+		.rnr_retry_count = 7,
 	};
 
 	nvmfr__opts_init(opts, size, &defaults, sizeof(defaults));
@@ -30,7 +36,8 @@ static struct nvmfr_host *lock(const struct nvmfr_ctrl *ctrl)
 	return ctrl->host;
 }
 
-int nvmfr_connect(struct nvmfr_host *host, const struct nvmfr_ctrl_opts *given, struct nvmfr_ctrl **out)
+int nvmfr_connect(struct nvmfr_host *host, const struct nvmfr_ctrl_opts *given,
+		  struct nvmfr_ctrl **out)
 {
 	struct nvmfr_ctrl_opts opts;
 	int err = check_host(host);
@@ -100,7 +107,8 @@ static void describe(const struct nvmfr_ctrl *ctrl, struct nvmfr_ctrl_info *info
 		.size = sizeof(*info),
 		.cntlid = ctrl->cntlid,
 		.num_io_queues = ctrl->granted,
-		.max_queue_depth = (uint16_t)nvme_clamp_depth(NVME_MAX_DEPTH, nvme_cap_mqes(ctrl->cap), ctrl->id.maxcmd),
+		.max_queue_depth = (uint16_t)nvme_clamp_depth(
+			NVME_MAX_DEPTH, nvme_cap_mqes(ctrl->cap), ctrl->id.maxcmd),
 		.max_sgl_descriptors = (uint16_t)ctrl->limits.max_descriptors,
 		.max_xfer_bytes = (uint32_t)ctrl->limits.max_xfer_bytes,
 		.max_icd_bytes = ctrl->limits.icd_bytes,
@@ -207,7 +215,8 @@ int nvmfr_disconnect(struct nvmfr_ctrl *ctrl, int timeout_ms)
 	host = lock(ctrl);
 	if (ctrl->entries) {
 		pthread_mutex_unlock(&host->lock);
-		return nvmfr__fail(-EBUSY, "the controller has queue pairs: nvmfr_qpair_destroy() first");
+		return nvmfr__fail(-EBUSY,
+				   "the controller has queue pairs: nvmfr_qpair_destroy() first");
 	}
 	deadline = ctrl_now(ctrl) + MS_NS(timeout_ms < 0 ? 0 : timeout_ms);
 	if (timeout_ms > 0) {

@@ -4,13 +4,12 @@
 #include <string.h>
 #include <time.h>
 
-#include <nvmfr/nvmfr.h>
+#include <nvmfr/soft.h>
 
 #include "api/check.h"
 #include "api/identity.h"
 #include "base/opts.h"
 #include "ctrl/ctrl.h"
-#include "fabric/soft.h"
 
 void nvmfr_host_opts_init(struct nvmfr_host_opts *opts, size_t size)
 {
@@ -75,7 +74,8 @@ static int check_opts(const struct nvmfr_host_opts *opts)
 	if (opts->flags & ~(uint32_t)NVMFR_HOST_MANUAL)
 		return nvmfr__fail(-EINVAL, "host flags 0x%x has unknown bits", opts->flags);
 	if (opts->log_level > NVMFR_LOG_DEBUG)
-		return nvmfr__fail(-EINVAL, "log_level %u is not one of enum nvmfr_log_level", opts->log_level);
+		return nvmfr__fail(-EINVAL, "log_level %u is not one of enum nvmfr_log_level",
+				   opts->log_level);
 	return 0;
 }
 
@@ -136,7 +136,9 @@ int nvmfr_host_poll(struct nvmfr_host *host)
 	if (err)
 		return err;
 	if (!host->manual)
-		return nvmfr__fail(-EINVAL, "this host has a service thread: nvmfr_host_poll() is for NVMFR_HOST_MANUAL");
+		return nvmfr__fail(
+			-EINVAL,
+			"this host has a service thread: nvmfr_host_poll() is for NVMFR_HOST_MANUAL");
 	pthread_mutex_lock(&host->lock);
 	nvmfr__service_pass(host);
 	pthread_mutex_unlock(&host->lock);
@@ -164,7 +166,8 @@ int nvmfr_host_timeout_ms(const struct nvmfr_host *host)
 	now = nvmfr__clock_now_ns(&host->clock);
 	if (due == UINT64_MAX)
 		return -1;
-	return due <= now ? 0 : (int)nvmfr__min_u64((due - now + MS_NS(1) - 1) / MS_NS(1), INT32_MAX);
+	return due <= now ? 0
+			  : (int)nvmfr__min_u64((due - now + MS_NS(1) - 1) / MS_NS(1), INT32_MAX);
 }
 
 const char *nvmfr_host_nqn(const struct nvmfr_host *host)
@@ -175,14 +178,16 @@ const char *nvmfr_host_nqn(const struct nvmfr_host *host)
 static void release_left(struct nvmfr_host *host)
 {
 	while (host->ctrls) {
-		nvmfr__log(&host->log, NVMFR_LOG_ERROR, "%s: the host ends and this controller was not disconnected",
+		nvmfr__log(&host->log, NVMFR_LOG_ERROR,
+			   "%s: the host ends and this controller was not disconnected",
 			   host->ctrls->target.subnqn);
 		while (host->ctrls->entries)
 			nvmfr__ioqueue_destroy(host->ctrls->entries->qp);
 		nvmfr__ctrl_free(host->ctrls);
 	}
 	while (host->buffers) {
-		nvmfr__log(&host->log, NVMFR_LOG_ERROR, "the host ends and a buffer of %llu bytes was not released",
+		nvmfr__log(&host->log, NVMFR_LOG_ERROR,
+			   "the host ends and a buffer of %llu bytes was not released",
 			   (unsigned long long)host->buffers->len);
 		if (nvmfr_buffer_release(host->buffers))
 			break;
@@ -196,7 +201,8 @@ void nvmfr_host_destroy(struct nvmfr_host *host)
 	if (!host)
 		return;
 	if (!nvmfr__host_alive(host)) {
-		/* The parent's objects and descriptors stay alone; a thread that is not here cannot be joined. */
+		/* The parent's objects and descriptors stay alone; a thread that is not here cannot
+		 * be joined. */
 		free(host->log.arg);
 		free(host);
 		return;

@@ -40,7 +40,8 @@ static void from_machine(struct nvmfr_host *host)
 static int parse_hostid(const char *text, uint8_t hostid[16])
 {
 	if (nvme_uuid_parse(text, hostid) || nvme_hostid_is_zero(hostid))
-		return nvmfr__fail(-EINVAL, "/etc/nvme/hostid: '%s' is not a UUID other than zero", text);
+		return nvmfr__fail(-EINVAL, "/etc/nvme/hostid: '%s' is not a UUID other than zero",
+				   text);
 	return 0;
 }
 

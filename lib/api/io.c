@@ -13,16 +13,16 @@ static __attribute__((noinline, cold)) int bad(const char *what)
 	return nvmfr__fail(-EINVAL, "%s", what);
 }
 
-int nvmfr_read(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks, struct nvmfr_buffer *buf,
-	       uint64_t offset_bytes, uint64_t user_data)
+int nvmfr_read(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks,
+	       struct nvmfr_buffer *buf, uint64_t offset_bytes, uint64_t user_data)
 {
 	if (unlikely(!qp))
 		return bad("qp is NULL");
 	return nvmfr__qpair_read(qp, nsid, lba, nblocks, buf, offset_bytes, user_data);
 }
 
-int nvmfr_write(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks, struct nvmfr_buffer *buf,
-		uint64_t offset_bytes, uint64_t user_data)
+int nvmfr_write(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks,
+		struct nvmfr_buffer *buf, uint64_t offset_bytes, uint64_t user_data)
 {
 	if (unlikely(!qp))
 		return bad("qp is NULL");

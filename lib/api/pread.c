@@ -9,17 +9,18 @@
 #include "ctrl/ctrl.h"
 #include "wire/status.h"
 
-enum { SCRATCH_BYTES = 1 << 16 };        /* the largest block that identify data may name */
+enum { SCRATCH_BYTES = 1 << 16 }; /* the largest block that identify data may name */
 
 struct range {
 	struct nvmfr_qpair *qp;
 	uint32_t nsid, block;
 	struct nvmfr_buffer *buf;
-	uint64_t offset, to, left;               /* of the namespace, of buf, bytes to go */
+	uint64_t offset, to, left; /* of the namespace, of buf, bytes to go */
 	int timeout_ms;
 };
 
-static int read_and_wait(struct range *r, uint64_t lba, uint64_t nblocks, struct nvmfr_buffer *buf, uint64_t offset)
+static int read_and_wait(struct range *r, uint64_t lba, uint64_t nblocks, struct nvmfr_buffer *buf,
+			 uint64_t offset)
 {
 	struct nvmfr_completion cpl;
 	int n = nvmfr_read(r->qp, r->nsid, lba, nblocks, buf, offset, 0);
@@ -28,14 +29,18 @@ static int read_and_wait(struct range *r, uint64_t lba, uint64_t nblocks, struct
 		return n;
 	n = nvmfr_wait(r->qp, &cpl, 1, 1, r->timeout_ms);
 	if (n == 0)
-		return nvmfr__fail(-ETIMEDOUT, "the read of LBA %" PRIu64 " has not ended within %d ms", lba, r->timeout_ms);
+		return nvmfr__fail(-ETIMEDOUT,
+				   "the read of LBA %" PRIu64 " has not ended within %d ms", lba,
+				   r->timeout_ms);
 	if (n < 0)
 		return n;
 	if (cpl.result == -EREMOTEIO)
-		return nvmfr__fail(cpl.result, "the read of LBA %" PRIu64 " failed with status 0x%04x, %s", lba, cpl.status,
-				   nvme_status_name(cpl.status));
+		return nvmfr__fail(cpl.result,
+				   "the read of LBA %" PRIu64 " failed with status 0x%04x, %s", lba,
+				   cpl.status, nvme_status_name(cpl.status));
 	if (cpl.result)
-		return nvmfr__fail(cpl.result, "the read of LBA %" PRIu64 " failed: %s", lba, nvmfr__strerror(cpl.result));
+		return nvmfr__fail(cpl.result, "the read of LBA %" PRIu64 " failed: %s", lba,
+				   nvmfr__strerror(cpl.result));
 	return 0;
 }
 
@@ -85,24 +90,36 @@ static int check_range(struct range *r)
 	if (free_slots(r->qp) != r->qp->depth || r->qp->backlog)
 		return nvmfr__fail(-EBUSY, "nvmfr_pread needs a queue pair with no I/O in flight");
 	if (!ns)
-		return nvmfr__fail(-ENOENT, "namespace %u is not active on this controller", r->nsid);
+		return nvmfr__fail(-ENOENT, "namespace %u is not active on this controller",
+				   r->nsid);
 	if (!nvmfr_buffer_addr(r->buf))
-		return nvmfr__fail(-EINVAL, "buf is NULL or a dma-buf, which the CPU cannot copy to");
+		return nvmfr__fail(-EINVAL,
+				   "buf is NULL or a dma-buf, which the CPU cannot copy to");
 	if (r->to > r->buf->len || r->left > r->buf->len - r->to)
-		return nvmfr__fail(-ERANGE, "%" PRIu64 " bytes from offset %" PRIu64 " on reach beyond the buffer's %" PRIu64
-				   " bytes", r->left, r->to, r->buf->len);
+		return nvmfr__fail(-ERANGE,
+				   "%" PRIu64 " bytes from offset %" PRIu64
+				   " on reach beyond the buffer's %" PRIu64 " bytes",
+				   r->left, r->to, r->buf->len);
 	if (r->offset > ns->blocks << ns->shift || r->left > (ns->blocks << ns->shift) - r->offset)
-		return nvmfr__fail(-ERANGE, "%" PRIu64 " bytes from offset %" PRIu64 " on reach beyond namespace %u",
+		return nvmfr__fail(-ERANGE,
+				   "%" PRIu64 " bytes from offset %" PRIu64
+				   " on reach beyond namespace %u",
 				   r->left, r->offset, r->nsid);
 	r->block = 1u << ns->shift;
 	return 0;
 }
 
-int nvmfr_pread(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t offset_bytes, struct nvmfr_buffer *buf,
-		uint64_t buf_offset_bytes, uint64_t len_bytes, int timeout_ms)
+int nvmfr_pread(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t offset_bytes,
+		struct nvmfr_buffer *buf, uint64_t buf_offset_bytes, uint64_t len_bytes,
+		int timeout_ms)
 {
 	struct range r = {
-		.qp = qp, .nsid = nsid, .buf = buf, .offset = offset_bytes, .to = buf_offset_bytes, .left = len_bytes,
+		.qp = qp,
+		.nsid = nsid,
+		.buf = buf,
+		.offset = offset_bytes,
+		.to = buf_offset_bytes,
+		.left = len_bytes,
 		.timeout_ms = timeout_ms,
 	};
 	int err;

@@ -11,16 +11,21 @@
 void nvmfr_qpair_opts_init(struct nvmfr_qpair_opts *opts, size_t size)
 {
 	struct nvmfr_qpair_opts defaults = {
-		.size = sizeof(defaults), .depth = 128, .max_descriptors = 4, .io_timeout_ms = 30000,
+		.size = sizeof(defaults),
+		.depth = 128,
+		.max_descriptors = 4,
+		.io_timeout_ms = 30000,
 	};
 
 	nvmfr__opts_init(opts, size, &defaults, sizeof(defaults));
 }
 
-int nvmfr_qpair_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts *given, struct nvmfr_qpair **out)
+int nvmfr_qpair_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts *given,
+		       struct nvmfr_qpair **out)
 {
 	struct nvmfr_qpair_opts opts;
-	int err = ctrl && out ? check_host(ctrl->host) : nvmfr__fail(-EINVAL, "%s is NULL", ctrl ? "out" : "ctrl");
+	int err = ctrl && out ? check_host(ctrl->host)
+			      : nvmfr__fail(-EINVAL, "%s is NULL", ctrl ? "out" : "ctrl");
 
 	if (err)
 		return err;
@@ -54,7 +59,8 @@ int nvmfr_qpair_wait(struct nvmfr_qpair *qp, int timeout_ms)
 		return err;
 	host = qpair_host(qp);
 	pthread_mutex_lock(&host->lock);
-	deadline = timeout_ms < 0 ? UINT64_MAX : nvmfr__clock_now_ns(&host->clock) + MS_NS(timeout_ms);
+	deadline =
+		timeout_ms < 0 ? UINT64_MAX : nvmfr__clock_now_ns(&host->clock) + MS_NS(timeout_ms);
 	while (qp->link.state == LINK_CONNECTING && nvmfr__service_wait(host, deadline))
 		;
 	pthread_mutex_unlock(&host->lock);
@@ -89,7 +95,7 @@ int nvmfr_qpair_info(struct nvmfr_qpair *qp, struct nvmfr_qpair_info *info)
 	full.depth = (uint16_t)qp->depth;
 	full.state = public_state(qp);
 	full.in_flight = (uint16_t)(qp->depth - free_slots(qp));
-	full.commands = qp->commands;
+	full.commands = qpair_commands(qp);
 	full.bounced_bytes = qp->bounced_bytes;
 	nvmfr__opts_export(info, info->size, &full, sizeof(full));
 	return 0;

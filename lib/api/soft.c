@@ -12,7 +12,8 @@
 
 enum { NAME_ROOM = sizeof(((struct nvmfr_soft_target *)0)->name) };
 
-/* ---- options ---------------------------------------------------------------------------------- */
+/* ---- options ----------------------------------------------------------------------------------
+ */
 
 void nvmfr_soft_opts_init(struct nvmfr_soft_opts *opts, size_t size)
 {
@@ -54,17 +55,20 @@ void nvmfr_soft_fault_init(struct nvmfr_soft_fault *fault, size_t size)
 	fault->size = size;
 }
 
-/* ---- targets ---------------------------------------------------------------------------------- */
+/* ---- targets ----------------------------------------------------------------------------------
+ */
 
 static int check_name(const char *name)
 {
 	size_t len = name ? strnlen(name, NAME_ROOM) : 0;
 
 	if (len == 0 || len == NAME_ROOM)
-		return nvmfr__fail(-EINVAL, "soft target: a name has 1 to %d characters", NAME_ROOM - 1);
-	if (strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") != len)
-		return nvmfr__fail(-EINVAL, "soft target '%s': a name has A-Z, a-z, 0-9 and ._- only",
-				   name);
+		return nvmfr__fail(-EINVAL, "soft target: a name has 1 to %d characters",
+				   NAME_ROOM - 1);
+	if (strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") !=
+	    len)
+		return nvmfr__fail(-EINVAL,
+				   "soft target '%s': a name has A-Z, a-z, 0-9 and ._- only", name);
 	return 0;
 }
 
@@ -110,7 +114,8 @@ int nvmfr_soft_target_create(struct nvmfr_host *host, const char *name,
 	if (!host)
 		return nvmfr__fail(-EINVAL, "soft target: host is NULL");
 	if (!nvmfr__host_alive(host))
-		return nvmfr__fail(-EOWNERDEAD, "soft target: the host belongs to the parent process");
+		return nvmfr__fail(-EOWNERDEAD,
+				   "soft target: the host belongs to the parent process");
 	err = check_name(name);
 	if (err)
 		return err;
@@ -142,7 +147,8 @@ void nvmfr_soft_target_destroy(struct nvmfr_soft_target *target)
 	nvmfr__soft_target_free(target);
 }
 
-/* ---- namespaces ------------------------------------------------------------------------------- */
+/* ---- namespaces -------------------------------------------------------------------------------
+ */
 
 int nvmfr_soft_ns_add(struct nvmfr_soft_target *target, const struct nvmfr_soft_ns_opts *opts)
 {
@@ -164,7 +170,8 @@ int nvmfr_soft_ns_remove(struct nvmfr_soft_target *target, uint32_t nsid)
 	return nvmfr__soft_ns_remove(target, nsid);
 }
 
-/* ---- faults and counters ---------------------------------------------------------------------- */
+/* ---- faults and counters ----------------------------------------------------------------------
+ */
 
 int nvmfr_soft_fault_add(struct nvmfr_soft_target *target, const struct nvmfr_soft_fault *fault)
 {
@@ -203,7 +210,8 @@ int nvmfr_soft_read_counters(struct nvmfr_soft_target *target, struct nvmfr_soft
 	struct nvmfr_soft_counters all;
 
 	if (!target || !counters || counters->size < sizeof(counters->size))
-		return nvmfr__fail(-EINVAL, "soft counters: target or counters is NULL, or size is not set");
+		return nvmfr__fail(-EINVAL,
+				   "soft counters: target or counters is NULL, or size is not set");
 	nvmfr__soft_counters(target, &all);
 	nvmfr__opts_export(counters, counters->size, &all, sizeof(all));
 	return 0;

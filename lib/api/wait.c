@@ -8,7 +8,7 @@
 #include "api/check.h"
 #include "ctrl/ctrl.h"
 
-enum { SPINS = 200 };    /* polls before sleeping: some microseconds, what a wake-up costs */
+enum { SPINS = 200 }; /* polls before sleeping: some microseconds, what a wake-up costs */
 
 static int sleep_ms(const struct nvmfr_host *host, uint64_t deadline)
 {
@@ -16,7 +16,9 @@ static int sleep_ms(const struct nvmfr_host *host, uint64_t deadline)
 
 	if (deadline == UINT64_MAX)
 		return -1;
-	return now >= deadline ? 0 : (int)nvmfr__min_u64((deadline - now + MS_NS(1) - 1) / MS_NS(1), INT_MAX);
+	return now >= deadline
+		       ? 0
+		       : (int)nvmfr__min_u64((deadline - now + MS_NS(1) - 1) / MS_NS(1), INT_MAX);
 }
 
 /* Nothing there: sleeps until there may be. 1: look again, -errno. */
@@ -57,16 +59,19 @@ static int pause_for_more(struct nvmfr_host *host, struct nvmfr_qpair *qp, uint6
 	return 1;
 }
 
-static int check(struct nvmfr_qpair *qp, const struct nvmfr_completion *out, unsigned int min, unsigned int max)
+static int check(struct nvmfr_qpair *qp, const struct nvmfr_completion *out, unsigned int min,
+		 unsigned int max)
 {
 	if (!qp || !out)
 		return nvmfr__fail(-EINVAL, "qp or out is NULL");
 	if (max == 0 || max > INT_MAX || min == 0 || min > max)
-		return nvmfr__fail(-EINVAL, "min %u and max %u: min must be from 1 to max", min, max);
+		return nvmfr__fail(-EINVAL, "min %u and max %u: min must be from 1 to max", min,
+				   max);
 	return nvmfr__qpair_forked(qp) ? nvmfr__qpair_state_error(qp) : 0;
 }
 
-int nvmfr_wait(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int min, unsigned int max, int timeout_ms)
+int nvmfr_wait(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int min,
+	       unsigned int max, int timeout_ms)
 {
 	unsigned int n = 0, spins = 0;
 	struct nvmfr_host *host;
@@ -76,7 +81,8 @@ int nvmfr_wait(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned in
 	if (got)
 		return got;
 	host = qpair_host(qp);
-	deadline = timeout_ms < 0 ? UINT64_MAX : nvmfr__clock_now_ns(&host->clock) + MS_NS(timeout_ms);
+	deadline =
+		timeout_ms < 0 ? UINT64_MAX : nvmfr__clock_now_ns(&host->clock) + MS_NS(timeout_ms);
 	for (;;) {
 		got = nvmfr__qpair_poll(qp, out + n, max - n);
 		if (got < 0)

@@ -6,7 +6,7 @@
 
 #include "base/util.h"
 
-#define WORDS 64
+#define WORDS	   64
 #define PAGE_BYTES ((size_t)WORDS * CACHE_LINE)
 
 static struct wipe_page *new_page(void)

@@ -12,8 +12,8 @@
  */
 struct wipe_page {
 	struct wipe_page *next;
-	unsigned char *words;     /* a page of them */
-	uint64_t used;            /* one bit a word */
+	unsigned char *words; /* a page of them */
+	uint64_t used; /* one bit a word */
 };
 
 /* A word with the value 1; NULL: no memory. */

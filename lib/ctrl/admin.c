@@ -29,8 +29,8 @@ int nvmfr__admin_open(struct nvmfr_ctrl *ctrl, struct fab_ep *ep)
 		err = nvmfr__fail(-ENOMEM, "no memory for admin data");
 	if (!err) {
 		memset(ctrl->page, 0, 2 * CTRL_PAGE_BYTES);
-		err = ctrl->ops->mr_reg(ep->dev, ctrl->page, 2 * CTRL_PAGE_BYTES, FAB_ACCESS_SOURCE | FAB_ACCESS_TARGET,
-					&ctrl->page_mr);
+		err = ctrl->ops->mr_reg(ep->dev, ctrl->page, 2 * CTRL_PAGE_BYTES,
+					FAB_ACCESS_SOURCE | FAB_ACCESS_TARGET, &ctrl->page_mr);
 		ctrl->page_registered = !err;
 	}
 	return err ? err : nvmfr__host_watch(ctrl->host, ctrl->ops->ep_fd(ep));
@@ -59,11 +59,12 @@ void nvmfr__admin_close(struct nvmfr_ctrl *ctrl)
 	ctrl->admin_failed = false;
 }
 
-/* ---- keep-alive --------------------------------------------------------------------------------------- */
+/* ---- keep-alive ------------------------------------------------------------------------------ */
 
 void nvmfr__admin_start_keep_alive(struct nvmfr_ctrl *ctrl)
 {
-	/* Twice per KATO, counted from Connect: that is where the target's clock started at the earliest. */
+	/* Twice per KATO, counted from Connect: that is where the target's clock started at the
+	 * earliest. */
 	if (ctrl->kato_ms)
 		ctrl->keep_alive_ns = ctrl->connect_sent_ns + MS_NS(ctrl->kato_ms) / 2;
 }
@@ -82,8 +83,8 @@ static void send_keep_alive(struct nvmfr_ctrl *ctrl, uint64_t now)
 static uint64_t keep_alive_pass(struct nvmfr_ctrl *ctrl, uint64_t now)
 {
 	if (ctrl->keep_alive_deadline_ns && now >= ctrl->keep_alive_deadline_ns) {
-		nvmfr__ctrl_lose(ctrl, -ETIMEDOUT, "%s: no answer to a Keep Alive for %u ms", ctrl->target.subnqn,
-				 ctrl->kato_ms);
+		nvmfr__ctrl_lose(ctrl, -ETIMEDOUT, "%s: no answer to a Keep Alive for %u ms",
+				 ctrl->target.subnqn, ctrl->kato_ms);
 		return UINT64_MAX;
 	}
 	if (ctrl->keep_alive_deadline_ns)
@@ -97,11 +98,12 @@ static void keep_alive_answered(struct nvmfr_ctrl *ctrl, const struct nvmfr_comp
 {
 	ctrl->keep_alive_deadline_ns = 0;
 	if (cpl->result)
-		nvmfr__ctrl_lose(ctrl, -ECONNABORTED, "%s: Keep Alive was refused with status 0x%04x, %s",
+		nvmfr__ctrl_lose(ctrl, -ECONNABORTED,
+				 "%s: Keep Alive was refused with status 0x%04x, %s",
 				 ctrl->target.subnqn, cpl->status, nvme_status_name(cpl->status));
 }
 
-/* ---- asynchronous events ------------------------------------------------------------------------------ */
+/* ---- asynchronous events --------------------------------------------------------------------- */
 
 void nvmfr__admin_arm_aers(struct nvmfr_ctrl *ctrl)
 {
@@ -120,17 +122,18 @@ static void aer_answered(struct nvmfr_ctrl *ctrl, const struct nvmfr_completion 
 	ctrl->aers--;
 	if (cpl->result) {
 		/* A controller that takes fewer than it says: those which are out stay. */
-		nvmfr__log(&ctrl->host->log, NVMFR_LOG_WARN, "%s: asynchronous event request refused: %s",
-			   ctrl->target.subnqn, nvme_status_name(cpl->status));
+		nvmfr__log(&ctrl->host->log, NVMFR_LOG_WARN,
+			   "%s: asynchronous event request refused: %s", ctrl->target.subnqn,
+			   nvme_status_name(cpl->status));
 		return;
 	}
 	nvmfr__log(&ctrl->host->log, NVMFR_LOG_INFO,
-		   "%s: asynchronous event, type %u, information 0x%02x, log page 0x%02x", ctrl->target.subnqn,
-		   event.type, event.info, event.lid);
+		   "%s: asynchronous event, type %u, information 0x%02x, log page 0x%02x",
+		   ctrl->target.subnqn, event.type, event.info, event.lid);
 	nvmfr__admin_arm_aers(ctrl);
 }
 
-/* ---- completions --------------------------------------------------------------------------------------- */
+/* ---- completions ----------------------------------------------------------------------------- */
 
 static void dispatch(struct nvmfr_ctrl *ctrl, const struct nvmfr_completion *cpl)
 {
@@ -176,7 +179,8 @@ uint64_t nvmfr__admin_pass(struct nvmfr_ctrl *ctrl)
 	if (failure_waits(ctrl))
 		return 0;
 	nvmfr__ctrl_lose(ctrl, ctrl->admin->err, "%s: %s: %s", ctrl->target.subnqn,
-			 ctrl->steps ? nvmfr__sequence_step(ctrl) : "admin queue", ctrl->admin->sentence);
+			 ctrl->steps ? nvmfr__sequence_step(ctrl) : "admin queue",
+			 ctrl->admin->sentence);
 	return UINT64_MAX;
 }
 

@@ -11,23 +11,27 @@
 #include "ctrl/nsscan.h"
 #include "ctrl/soft_lookup.h"
 
-/* ---- life -------------------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 static int check_opts(const struct nvmfr_ctrl_opts *opts)
 {
 	static const uint8_t zero[sizeof(opts->reserved)];
 
 	if (opts->admin_depth < 2 || opts->admin_depth > 1024)
-		return nvmfr__fail(-EINVAL, "admin_depth %u is not from 2 to 1024", opts->admin_depth);
+		return nvmfr__fail(-EINVAL, "admin_depth %u is not from 2 to 1024",
+				   opts->admin_depth);
 	if (opts->num_io_queues == 0)
 		return nvmfr__fail(-EINVAL, "num_io_queues is 0");
 	if (opts->connect_timeout_ms == 0 || opts->admin_timeout_ms == 0)
-		return nvmfr__fail(-EINVAL, "connect_timeout_ms and admin_timeout_ms must not be 0");
+		return nvmfr__fail(-EINVAL,
+				   "connect_timeout_ms and admin_timeout_ms must not be 0");
 	if (opts->retry_count > 7 || opts->rnr_retry_count > 7)
-		return nvmfr__fail(-EINVAL, "retry_count %u and rnr_retry_count %u must be from 0 to 7", opts->retry_count,
-				   opts->rnr_retry_count);
+		return nvmfr__fail(-EINVAL,
+				   "retry_count %u and rnr_retry_count %u must be from 0 to 7",
+				   opts->retry_count, opts->rnr_retry_count);
 	if (opts->ack_timeout > 31)
-		return nvmfr__fail(-EINVAL, "ack_timeout %u is not from 0 to 31", opts->ack_timeout);
+		return nvmfr__fail(-EINVAL, "ack_timeout %u is not from 0 to 31",
+				   opts->ack_timeout);
 	if (memcmp(opts->reserved, zero, sizeof(zero)) != 0)
 		return nvmfr__fail(-EINVAL, "reserved of nvmfr_ctrl_opts must be zero");
 	return 0;
@@ -46,7 +50,8 @@ static struct nvmfr_ctrl *alloc_ctrl(struct nvmfr_host *host, const struct nvmfr
 	return ctrl;
 }
 
-int nvmfr__ctrl_create(struct nvmfr_host *host, const struct nvmfr_ctrl_opts *opts, struct nvmfr_ctrl **out)
+int nvmfr__ctrl_create(struct nvmfr_host *host, const struct nvmfr_ctrl_opts *opts,
+		       struct nvmfr_ctrl **out)
 {
 	int err = check_opts(opts);
 	struct nvmfr_ctrl *ctrl;
@@ -101,7 +106,7 @@ void nvmfr__ctrl_free(struct nvmfr_ctrl *ctrl)
 	nvmfr__ctrl_forget(ctrl);
 }
 
-/* ---- state ------------------------------------------------------------------------------------------------- */
+/* ---- state ----------------------------------------------------------------------------------- */
 
 void nvmfr__ctrl_lose(struct nvmfr_ctrl *ctrl, int err, const char *fmt, ...)
 {
@@ -117,7 +122,8 @@ void nvmfr__ctrl_lose(struct nvmfr_ctrl *ctrl, int err, const char *fmt, ...)
 	ctrl->err = was_live ? -ENOTCONN : err;
 	ctrl->steps = NULL;
 	ctrl->shut_down = true;
-	nvmfr__log(&ctrl->host->log, NVMFR_LOG_ERROR, "%s%s", was_live ? "association lost: " : "", ctrl->sentence);
+	nvmfr__log(&ctrl->host->log, NVMFR_LOG_ERROR, "%s%s", was_live ? "association lost: " : "",
+		   ctrl->sentence);
 	nvmfr__resolve_end(&ctrl->resolve);
 	nvmfr__ns_scan_end(ctrl);
 	nvmfr__admin_close(ctrl);
@@ -150,21 +156,17 @@ static void admin_event(struct nvmfr_ctrl *ctrl, const struct fab_event *ev)
 	if (ev->ep != ctrl->ep || ctrl->state == NVMFR_STATE_LOST)
 		return;
 	switch (ev->type) {
-	case FAB_EV_CONNECTED:
-		admin_connected(ctrl);
-		break;
-	case FAB_EV_FAILED:
-		admin_failed(ctrl, ev);
-		break;
+	case FAB_EV_CONNECTED: admin_connected(ctrl); break;
+	case FAB_EV_FAILED: admin_failed(ctrl, ev); break;
 	case FAB_EV_DISCONNECTED:
 	case FAB_EV_DEVICE_GONE:
 		/* What it answered before it went is looked at first: it may say why. */
 		nvmfr__admin_take(ctrl);
-		nvmfr__ctrl_lose(ctrl, ev->err ? ev->err : -ECONNABORTED, "%s: %s%s%s", ctrl->target.subnqn,
-				 nvmfr__sequence_step(ctrl), ctrl->steps ? ": " : "", ev->text);
+		nvmfr__ctrl_lose(ctrl, ev->err ? ev->err : -ECONNABORTED, "%s: %s%s%s",
+				 ctrl->target.subnqn, nvmfr__sequence_step(ctrl),
+				 ctrl->steps ? ": " : "", ev->text);
 		break;
-	default:
-		break;
+	default: break;
 	}
 }
 

@@ -21,40 +21,40 @@
 
 enum {
 	CTRL_PAGE_BYTES = 4096,
-	CTRL_PARALLEL_QUEUES = 8,         /* I/O queues that connect at a time */
+	CTRL_PARALLEL_QUEUES = 8, /* I/O queues that connect at a time */
 	CTRL_MAX_AERS = 4,
-	CTRL_MAX_NAMESPACES = 1 << 20,    /* more active ones are a peer's nonsense: 64 MiB of ours */
-	CTRL_RETRY_FIRST_MS = 10,         /* after a reject worth a retry; doubles */
+	CTRL_MAX_NAMESPACES = 1 << 20, /* more active ones are a peer's nonsense: 64 MiB of ours */
+	CTRL_RETRY_FIRST_MS = 10, /* after a reject worth a retry; doubles */
 	CTRL_RETRY_MAX_MS = 1000,
 	CTRL_POLL_RDY_MS = 5,
 };
 
 /* What a step of a sequence says. */
 enum step_result {
-	STEP_SENT = 0,       /* start: its answer will come, or an event */
-	STEP_NEXT,           /* done */
-	STEP_AGAIN,          /* start once more now */
-	STEP_LATER,          /* start once more after ctrl->pause_ms */
+	STEP_SENT = 0, /* start: its answer will come, or an event */
+	STEP_NEXT, /* done */
+	STEP_AGAIN, /* start once more now */
+	STEP_LATER, /* start once more after ctrl->pause_ms */
 };
 
 struct step {
 	const char *name;
-	int (*start)(struct nvmfr_ctrl *ctrl);                        /* enum step_result or -errno */
-	int (*answer)(struct nvmfr_ctrl *ctrl, uint64_t result);      /* to a good completion */
-	int (*refused)(struct nvmfr_ctrl *ctrl, uint16_t status);     /* NULL: an error */
+	int (*start)(struct nvmfr_ctrl *ctrl); /* enum step_result or -errno */
+	int (*answer)(struct nvmfr_ctrl *ctrl, uint64_t result); /* to a good completion */
+	int (*refused)(struct nvmfr_ctrl *ctrl, uint16_t status); /* NULL: an error */
 };
 
 /* A queue's connection attempt; admin and I/O queues alike. */
 struct attempt {
 	unsigned int tries;
-	uint64_t retry_ns;       /* when the next one may start */
+	uint64_t retry_ns; /* when the next one may start */
 };
 
 enum entry_phase {
-	ENTRY_WAITING = 1,       /* for its turn, or the pause after a reject */
-	ENTRY_FABRIC,            /* the RC connection is being made */
-	ENTRY_CONNECT,           /* Fabrics Connect is out */
-	ENTRY_LIVE,              /* the owner's */
+	ENTRY_WAITING = 1, /* for its turn, or the pause after a reject */
+	ENTRY_FABRIC, /* the RC connection is being made */
+	ENTRY_CONNECT, /* Fabrics Connect is out */
+	ENTRY_LIVE, /* the owner's */
 	ENTRY_LOST,
 };
 
@@ -63,9 +63,9 @@ struct entry {
 	struct entry *next;
 	struct nvmfr_ctrl *ctrl;
 	struct nvmfr_qpair *qp;
-	struct fab_ep *ep;               /* while connecting; then qp->link.ep */
-	struct nvmfr_qpair *boot;        /* while Fabrics Connect is out */
-	bool boot_failed;                /* it broke; the reason may still come as an event */
+	struct fab_ep *ep; /* while connecting; then qp->link.ep */
+	struct nvmfr_qpair *boot; /* while Fabrics Connect is out */
+	bool boot_failed; /* it broke; the reason may still come as an event */
 	enum entry_phase phase;
 	struct attempt attempt;
 	uint64_t deadline_ns;
@@ -76,9 +76,9 @@ struct entry {
 struct nvmfr_ctrl {
 	struct nvmfr_ctrl *next;
 	struct nvmfr_host *host;
-	struct nvmfr_ctrl_opts opts;     /* strings are in target */
+	struct nvmfr_ctrl_opts opts; /* strings are in target */
 	struct target target;
-	struct nvmfr_soft_target *own_soft;      /* made for this association */
+	struct nvmfr_soft_target *own_soft; /* made for this association */
 	struct nvmfr_soft_target *soft;
 	const struct fab_ops *ops;
 	struct fab *fab;
@@ -88,31 +88,31 @@ struct nvmfr_ctrl {
 	char sentence[512];
 
 	/* the running sequence */
-	const struct step *steps;        /* NULL: none runs */
+	const struct step *steps; /* NULL: none runs */
 	unsigned int step, step_count;
-	bool step_waits;                 /* for an answer or an event */
-	uint64_t resume_ns;              /* STEP_LATER: when */
-	uint64_t deadline_ns;            /* of the whole sequence */
-	uint64_t command_deadline_ns;    /* of the command that is out */
+	bool step_waits; /* for an answer or an event */
+	uint64_t resume_ns; /* STEP_LATER: when */
+	uint64_t deadline_ns; /* of the whole sequence */
+	uint64_t command_deadline_ns; /* of the command that is out */
 	uint32_t pause_ms;
-	bool shut_down;                  /* the shutdown sequence has ended */
+	bool shut_down; /* the shutdown sequence has ended */
 
 	/* connecting */
 	struct resolve *resolve;
 	struct sockaddr_storage dst, src;
 	struct attempt attempt;
-	uint64_t ready_deadline_ns;      /* CAP.TO */
+	uint64_t ready_deadline_ns; /* CAP.TO */
 
 	/* the admin queue */
 	struct fab_ep *ep;
 	struct nvmfr_qpair *admin;
-	unsigned char *page;             /* CTRL_PAGE_BYTES for the step's data, then Connect data of I/O queues */
-	unsigned char data[CTRL_PAGE_BYTES];     /* the answer's data, out of the peer's reach */
+	unsigned char *page; /* CTRL_PAGE_BYTES for the step's data, then Connect data of I/O queues */
+	unsigned char data[CTRL_PAGE_BYTES]; /* the answer's data, out of the peer's reach */
 	struct fab_mr page_mr;
 	bool page_registered;
-	bool admin_failed;               /* its queue broke; the reason may still come as an event */
-	uint64_t connect_sent_ns;        /* Fabrics Connect: the keep-alive timer's start */
-	uint64_t keep_alive_ns;          /* next one; UINT64_MAX: none */
+	bool admin_failed; /* its queue broke; the reason may still come as an event */
+	uint64_t connect_sent_ns; /* Fabrics Connect: the keep-alive timer's start */
+	uint64_t keep_alive_ns; /* next one; UINT64_MAX: none */
 	uint64_t keep_alive_deadline_ns; /* of the one that is out; 0: none is */
 	unsigned int aers;
 
@@ -127,7 +127,7 @@ struct nvmfr_ctrl {
 
 	/* namespaces */
 	struct ns_table *ns;
-	uint32_t *nsids;                 /* while the list is read */
+	uint32_t *nsids; /* while the list is read */
 	uint32_t nsid_count, nsid_at;
 	struct ns_table *ns_next;
 
@@ -135,9 +135,9 @@ struct nvmfr_ctrl {
 	uint16_t last_qid;
 };
 
-#define TAG_STEP UINT64_C(1)
+#define TAG_STEP       UINT64_C(1)
 #define TAG_KEEP_ALIVE UINT64_C(2)
-#define TAG_AER UINT64_C(3)
+#define TAG_AER	       UINT64_C(3)
 
 static inline uint64_t ctrl_now(const struct nvmfr_ctrl *ctrl)
 {
@@ -156,7 +156,7 @@ static inline struct nvmfr_host *qpair_host(const struct nvmfr_qpair *qp)
 	return entry->ctrl->host;
 }
 
-#define MS_NS(ms) ((uint64_t)(ms) * UINT64_C(1000000))
+#define MS_NS(ms) ((uint64_t)(ms)*UINT64_C(1000000))
 
 /* ---- ctrl.c: life ------------------------------------------------------------------------------------ */
 
@@ -201,7 +201,7 @@ int nvmfr__admin_open(struct nvmfr_ctrl *ctrl, struct fab_ep *ep);
 void nvmfr__admin_close(struct nvmfr_ctrl *ctrl);
 /* Completions, keep-alive. Returns when it wants to be called again. */
 uint64_t nvmfr__admin_pass(struct nvmfr_ctrl *ctrl);
-void nvmfr__admin_take(struct nvmfr_ctrl *ctrl);      /* completions only */
+void nvmfr__admin_take(struct nvmfr_ctrl *ctrl); /* completions only */
 /* After all that may send: the next completion will start a pass. 0: there may be one already. */
 uint64_t nvmfr__admin_arm(struct nvmfr_ctrl *ctrl);
 void nvmfr__admin_start_keep_alive(struct nvmfr_ctrl *ctrl);

@@ -30,23 +30,23 @@ struct nvmfr_host {
 	bool manual;
 
 	pthread_mutex_t lock;
-	pthread_cond_t changed;              /* some controller or queue pair changed its state */
-	uint64_t changes;                    /* how often */
+	pthread_cond_t changed; /* some controller or queue pair changed its state */
+	uint64_t changes; /* how often */
 	struct wipe_page *wipe_pages;
-	_Atomic uint32_t *alive;             /* 1; reads 0 in a forked child */
+	_Atomic uint32_t *alive; /* 1; reads 0 in a forked child */
 	struct nvmfr_ctrl *ctrls;
 	struct nvmfr_soft_target *soft_targets;
-	struct fab *verbs, *soft;            /* opened when first needed */
+	struct fab *verbs, *soft; /* opened when first needed */
 
 	/* the service */
 	pthread_t thread;
 	bool running, stopping;
 	int epoll_fd, wake_fd;
-	uint64_t due_ns;                     /* when the next pass is due; UINT64_MAX: never */
-	_Atomic uint32_t tick;               /* coarse time for I/O timeouts, from 1 on */
-	uint64_t tick_ns;                    /* when tick was counted last */
+	uint64_t due_ns; /* when the next pass is due; UINT64_MAX: never */
+	_Atomic uint32_t tick; /* coarse time for I/O timeouts, from 1 on */
+	uint64_t tick_ns; /* when tick was counted last */
 
-	pthread_mutex_t buffers_lock;        /* never taken before lock is let go, but for trylock */
+	pthread_mutex_t buffers_lock; /* never taken before lock is let go, but for trylock */
 	struct nvmfr_buffer *buffers;
 };
 
@@ -59,9 +59,9 @@ static inline bool nvmfr__host_alive(const struct nvmfr_host *host)
 
 /* ---- service.c -------------------------------------------------------------------------------------- */
 
-int nvmfr__service_open(struct nvmfr_host *host);     /* descriptors, and the thread unless manual */
-void nvmfr__service_stop(struct nvmfr_host *host);    /* the thread; what it did is then the caller's */
-void nvmfr__service_close(struct nvmfr_host *host);   /* descriptors */
+int nvmfr__service_open(struct nvmfr_host *host); /* descriptors, and the thread unless manual */
+void nvmfr__service_stop(struct nvmfr_host *host); /* the thread; what it did is then the caller's */
+void nvmfr__service_close(struct nvmfr_host *host); /* descriptors */
 
 /* One pass of the service; the lock held. */
 void nvmfr__service_pass(struct nvmfr_host *host);

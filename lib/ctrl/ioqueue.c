@@ -2,8 +2,8 @@
 /*
  * I/O queues between creation and the hand-over to their owner, and after the owner's last word.
  *
- * The service connects a queue in a nvmfr_qpair of its own (boot); the owner moves it in when it sees
- * the news. So nothing of the owner's is touched while it may already be polling.
+ * The service connects a queue in a nvmfr_qpair of its own (boot); the owner moves it in when it
+ * sees the news. So nothing of the owner's is touched while it may already be polling.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -39,20 +39,26 @@ static int check_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts *
 		return -ENOTCONN;
 	}
 	if (ctrl->state != NVMFR_STATE_LIVE)
-		return nvmfr__fail(-ENOTCONN, "the controller is still connecting: nvmfr_ctrl_wait() first");
+		return nvmfr__fail(-ENOTCONN,
+				   "the controller is still connecting: nvmfr_ctrl_wait() first");
 	if (opts->depth == 0 || opts->depth > NVME_MAX_DEPTH)
-		return nvmfr__fail(-EINVAL, "depth %u is not from 1 to %d", opts->depth, NVME_MAX_DEPTH);
+		return nvmfr__fail(-EINVAL, "depth %u is not from 1 to %d", opts->depth,
+				   NVME_MAX_DEPTH);
 	if (opts->max_descriptors == 0 || opts->max_descriptors > FAB_MAX_DESCRIPTORS)
-		return nvmfr__fail(-EINVAL, "max_descriptors %u is not from 1 to %d", opts->max_descriptors,
-				   FAB_MAX_DESCRIPTORS);
+		return nvmfr__fail(-EINVAL, "max_descriptors %u is not from 1 to %d",
+				   opts->max_descriptors, FAB_MAX_DESCRIPTORS);
 	if (opts->flags || opts->reserved)
 		return nvmfr__fail(-EINVAL, "flags and reserved of nvmfr_qpair_opts must be zero");
+	if (!nvme_clamp_depth(opts->depth, nvme_cap_mqes(ctrl->cap), ctrl->id.maxcmd))
+		return nvmfr__fail(
+			-EPROTO, "the controller's queues have no room for a command (CAP.MQES 0)");
 	if (ctrl_is_discovery(ctrl))
 		return nvmfr__fail(-EOPNOTSUPP, "a discovery controller has no I/O queues");
 	return 0;
 }
 
-static void init_qpair(struct nvmfr_qpair *qp, struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts *opts)
+static void init_qpair(struct nvmfr_qpair *qp, struct nvmfr_ctrl *ctrl,
+		       const struct nvmfr_qpair_opts *opts)
 {
 	struct nvmfr_host *host = ctrl->host;
 
@@ -69,7 +75,8 @@ static void init_qpair(struct nvmfr_qpair *qp, struct nvmfr_ctrl *ctrl, const st
 	atomic_init(&qp->link.wake_tick, 0);
 }
 
-int nvmfr__ioqueue_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts *opts, struct nvmfr_qpair **out)
+int nvmfr__ioqueue_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts *opts,
+			  struct nvmfr_qpair **out)
 {
 	int err = check_create(ctrl, opts);
 	struct entry *entry;
@@ -79,7 +86,9 @@ int nvmfr__ioqueue_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts
 	if (err)
 		return err;
 	if (!qid)
-		return nvmfr__fail(-ENOSPC, "all %u I/O queues that the controller granted are in use", ctrl->granted);
+		return nvmfr__fail(-ENOSPC,
+				   "all %u I/O queues that the controller granted are in use",
+				   ctrl->granted);
 	entry = calloc(1, sizeof(*entry));
 	qp = nvmfr__qpair_new(qid);
 	if (!entry || !qp)
@@ -91,9 +100,15 @@ int nvmfr__ioqueue_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts
 	qp->link.word = (_Atomic uint32_t *)qp->word;
 	qp->link.entry = entry;
 	*entry = (struct entry){
-		.next = ctrl->entries, .ctrl = ctrl, .qp = qp, .phase = ENTRY_WAITING, .qid = qid,
-		.depth = (uint16_t)nvme_clamp_depth(opts->depth, nvme_cap_mqes(ctrl->cap), ctrl->id.maxcmd),
-		.max_descriptors = (uint16_t)nvmfr__min_u32(opts->max_descriptors, ctrl->limits.max_descriptors),
+		.next = ctrl->entries,
+		.ctrl = ctrl,
+		.qp = qp,
+		.phase = ENTRY_WAITING,
+		.qid = qid,
+		.depth = (uint16_t)nvme_clamp_depth(opts->depth, nvme_cap_mqes(ctrl->cap),
+						    ctrl->id.maxcmd),
+		.max_descriptors = (uint16_t)nvmfr__min_u32(opts->max_descriptors,
+							    ctrl->limits.max_descriptors),
 		.deadline_ns = ctrl_now(ctrl) + MS_NS(ctrl->opts.connect_timeout_ms),
 	};
 	ctrl->entries = entry;
@@ -105,7 +120,7 @@ no_memory:
 	return nvmfr__fail(-ENOMEM, "no memory for a queue pair");
 }
 
-/* ---- connecting ------------------------------------------------------------------------------------------- */
+/* ---- connecting ------------------------------------------------------------------------------ */
 
 static void drop_boot(struct entry *entry)
 {
@@ -129,7 +144,8 @@ static void lose(struct entry *entry, int err)
 	if (entry->phase == ENTRY_LOST)
 		return;
 	link->err = err;
-	snprintf(link->sentence, sizeof(link->sentence), "%.*s", (int)sizeof(link->sentence) - 1, nvmfr__err_get());
+	snprintf(link->sentence, sizeof(link->sentence), "%.*s", (int)sizeof(link->sentence) - 1,
+		 nvmfr__err_get());
 	if (entry->phase == ENTRY_LIVE) {
 		entry->ctrl->ops->ep_disconnect(link->ep);
 		link->state = LINK_LOST;
@@ -152,7 +168,8 @@ void nvmfr__ioqueue_lose_all(struct nvmfr_ctrl *ctrl)
 
 static void start(struct entry *entry)
 {
-	int err = nvmfr__attempt_start(entry->ctrl, entry->qid, entry->depth, entry->max_descriptors, entry, &entry->ep);
+	int err = nvmfr__attempt_start(entry->ctrl, entry->qid, entry->depth,
+				       entry->max_descriptors, entry, &entry->ep);
 
 	entry->phase = ENTRY_FABRIC;
 	if (err) {
@@ -167,8 +184,8 @@ static int send_connect(struct entry *entry)
 	struct nvme_sqe sqe;
 
 	nvme_sqe_connect(&sqe, entry->qid, entry->depth, 0, 0);
-	sqe.dptr = nvme_sgl_keyed((uintptr_t)ctrl->page + CTRL_PAGE_BYTES, sizeof(struct nvme_connect_data),
-				  ctrl->page_mr.rkey);
+	sqe.dptr = nvme_sgl_keyed((uintptr_t)ctrl->page + CTRL_PAGE_BYTES,
+				  sizeof(struct nvme_connect_data), ctrl->page_mr.rkey);
 	return nvmfr__qpair_post_raw(entry->boot, &sqe, TAG_STEP);
 }
 
@@ -253,7 +270,8 @@ static uint64_t boot_broke(struct entry *entry)
 		entry->boot_failed = true;
 		return 0;
 	}
-	lose(entry, nvmfr__fail(err, "queue %u: Fabrics Connect: %s", entry->qid, entry->boot->sentence));
+	lose(entry,
+	     nvmfr__fail(err, "queue %u: Fabrics Connect: %s", entry->qid, entry->boot->sentence));
 	return UINT64_MAX;
 }
 
@@ -277,10 +295,13 @@ static void disconnected(struct entry *entry, const struct fab_event *ev)
 	if (entry->phase == ENTRY_CONNECT)
 		take_answer(entry);
 	if (entry->phase == ENTRY_LIVE)
-		nvmfr__ctrl_lose(entry->ctrl, err, "%s: queue %u: %s", entry->ctrl->target.subnqn, entry->qid, ev->text);
+		nvmfr__ctrl_lose(entry->ctrl, err, "%s: queue %u: %s", entry->ctrl->target.subnqn,
+				 entry->qid, ev->text);
 	else
-		lose(entry, nvmfr__fail(err, "queue %u: %s: %s", entry->qid, entry->phase == ENTRY_CONNECT ?
-					"Fabrics Connect" : "RDMA connection", ev->text));
+		lose(entry, nvmfr__fail(err, "queue %u: %s: %s", entry->qid,
+					entry->phase == ENTRY_CONNECT ? "Fabrics Connect"
+								      : "RDMA connection",
+					ev->text));
 }
 
 void nvmfr__ioqueue_event(struct entry *entry, const struct fab_event *ev)
@@ -293,7 +314,7 @@ void nvmfr__ioqueue_event(struct entry *entry, const struct fab_event *ev)
 		disconnected(entry, ev);
 }
 
-/* ---- in service ------------------------------------------------------------------------------------------- */
+/* ---- in service ------------------------------------------------------------------------------ */
 
 /* What the owner of a live queue has told, and a sleeper whose time is over. */
 static void live_pass(struct entry *entry)
@@ -303,7 +324,8 @@ static void live_pass(struct entry *entry)
 	uint32_t now = atomic_load_explicit(&entry->ctrl->host->tick, memory_order_relaxed);
 
 	if (link->fault && entry->phase == ENTRY_LIVE) {
-		nvmfr__ctrl_lose(entry->ctrl, link->fault, "%s: %s", entry->ctrl->target.subnqn, link->fault_text);
+		nvmfr__ctrl_lose(entry->ctrl, link->fault, "%s: %s", entry->ctrl->target.subnqn,
+				 link->fault_text);
 		return;
 	}
 	if (wake && (int32_t)(now - wake) >= 0) {
@@ -346,21 +368,16 @@ static uint64_t entry_pass(struct entry *entry)
 	uint64_t now = ctrl_now(entry->ctrl);
 
 	if (entry->phase < ENTRY_LIVE && now >= entry->deadline_ns)
-		lose(entry, nvmfr__fail(-ETIMEDOUT, "queue %u: %s: timed out (connect_timeout_ms)", entry->qid,
-					entry->phase == ENTRY_CONNECT ? "Fabrics Connect" : "RDMA connection"));
+		lose(entry, nvmfr__fail(-ETIMEDOUT, "queue %u: %s: timed out (connect_timeout_ms)",
+					entry->qid,
+					entry->phase == ENTRY_CONNECT ? "Fabrics Connect"
+								      : "RDMA connection"));
 	switch (entry->phase) {
-	case ENTRY_WAITING:
-		return waiting_pass(entry, now);
-	case ENTRY_FABRIC:
-		return entry->deadline_ns;
-	case ENTRY_CONNECT:
-		return connect_pass(entry);
-	case ENTRY_LIVE:
-		live_pass(entry);
-		return UINT64_MAX;
-	default:
-		lost_pass(entry);
-		return UINT64_MAX;
+	case ENTRY_WAITING: return waiting_pass(entry, now);
+	case ENTRY_FABRIC: return entry->deadline_ns;
+	case ENTRY_CONNECT: return connect_pass(entry);
+	case ENTRY_LIVE: live_pass(entry); return UINT64_MAX;
+	default: lost_pass(entry); return UINT64_MAX;
 	}
 }
 
@@ -373,7 +390,7 @@ uint64_t nvmfr__ioqueue_pass(struct nvmfr_ctrl *ctrl)
 	return due;
 }
 
-/* ---- the owner's last word -------------------------------------------------------------------------------- */
+/* ---- the owner's last word ------------------------------------------------------------------- */
 
 static void unlink_entry(struct entry *entry)
 {

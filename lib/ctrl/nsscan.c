@@ -30,7 +30,7 @@ void nvmfr__ns_scan_end(struct nvmfr_ctrl *ctrl)
 	ctrl->ns_next = NULL;
 }
 
-/* ---- the list: pages of 1,024, memory only for what is active ----------------------------------------------- */
+/* ---- the list: pages of 1,024, memory only for what is active -------------------------------- */
 
 int nvmfr__start_ns_list(struct nvmfr_ctrl *ctrl)
 {
@@ -47,7 +47,7 @@ static int begin_table(struct nvmfr_ctrl *ctrl)
 	ctrl->ns_next = nvmfr__ns_table_new(ctrl->nsid_count);
 	if (!ctrl->ns_next)
 		return nvmfr__fail(-ENOMEM, "no memory for %u namespaces", ctrl->nsid_count);
-	ctrl->ns_next->count = 0;            /* room for all, counts those that are good */
+	ctrl->ns_next->count = 0; /* room for all, counts those that are good */
 	return STEP_NEXT;
 }
 
@@ -62,16 +62,18 @@ int nvmfr__answer_ns_list(struct nvmfr_ctrl *ctrl, uint64_t result)
 	if (!more)
 		return nvmfr__fail(-ENOMEM, "no memory for a list of %zu namespaces", room);
 	ctrl->nsids = more;
-	n = nvme_parse_active_list(ctrl->data, after, more + ctrl->nsid_count, NVME_ACTIVE_LIST_ENTRIES);
+	n = nvme_parse_active_list(ctrl->data, after, more + ctrl->nsid_count,
+				   NVME_ACTIVE_LIST_ENTRIES);
 	if (n < 0)
 		return n;
 	ctrl->nsid_count += (uint32_t)n;
 	if (ctrl->nsid_count > CTRL_MAX_NAMESPACES)
-		return nvmfr__fail(-EPROTO, "more than %u active namespaces", (unsigned int)CTRL_MAX_NAMESPACES);
+		return nvmfr__fail(-EPROTO, "more than %u active namespaces",
+				   (unsigned int)CTRL_MAX_NAMESPACES);
 	return n == NVME_ACTIVE_LIST_ENTRIES ? STEP_AGAIN : begin_table(ctrl);
 }
 
-/* ---- each namespace ----------------------------------------------------------------------------------------- */
+/* ---- each namespace -------------------------------------------------------------------------- */
 
 int nvmfr__start_ns(struct nvmfr_ctrl *ctrl)
 {
@@ -107,13 +109,18 @@ int nvmfr__answer_ns(struct nvmfr_ctrl *ctrl, uint64_t result)
 	if (err) {
 		/* One bad namespace is no reason to lose the others. */
 		nvmfr__log(&ctrl->host->log, err == -ENOENT ? NVMFR_LOG_INFO : NVMFR_LOG_WARN,
-			   "%s: namespace %u is left out: %s", ctrl->target.subnqn, nsid, nvmfr__err_get());
+			   "%s: namespace %u is left out: %s", ctrl->target.subnqn, nsid,
+			   nvmfr__err_get());
 		return STEP_AGAIN;
 	}
 	entry = next_entry(ctrl);
 	*entry = (struct ns_entry){
-		.blocks = data.nsze, .nsid = nsid, .shift = data.lba_shift, .metadata_bytes = data.ms,
-		.write_protected = data.write_protected, .refusal = refusal(&data),
+		.blocks = data.nsze,
+		.nsid = nsid,
+		.shift = data.lba_shift,
+		.metadata_bytes = data.ms,
+		.write_protected = data.write_protected,
+		.refusal = refusal(&data),
 	};
 	memcpy(entry->nguid, data.nguid, sizeof(entry->nguid));
 	memcpy(entry->eui64, data.eui64, sizeof(entry->eui64));
@@ -122,18 +129,20 @@ int nvmfr__answer_ns(struct nvmfr_ctrl *ctrl, uint64_t result)
 
 int nvmfr__refused_ns(struct nvmfr_ctrl *ctrl, uint16_t status)
 {
-	nvmfr__log(&ctrl->host->log, NVMFR_LOG_WARN, "%s: namespace %u is left out: Identify was refused, %s",
-		   ctrl->target.subnqn, ctrl->nsids[ctrl->nsid_at++], nvme_status_name(status));
+	nvmfr__log(&ctrl->host->log, NVMFR_LOG_WARN,
+		   "%s: namespace %u is left out: Identify was refused, %s", ctrl->target.subnqn,
+		   ctrl->nsids[ctrl->nsid_at++], nvme_status_name(status));
 	return STEP_AGAIN;
 }
 
-/* ---- descriptors: a UUID is found nowhere else; NVMe 1.3 and later ------------------------------------------- */
+/* ---- descriptors: a UUID is found nowhere else; NVMe 1.3 and later --------------------------- */
 
 int nvmfr__start_ns_descs(struct nvmfr_ctrl *ctrl)
 {
 	if (!ctrl->ns_next || ctrl->nsid_at >= ctrl->ns_next->count || ctrl->vs < 0x10300)
 		return STEP_NEXT;
-	return nvmfr__send_identify(ctrl, NVME_CNS_NS_DESCS, ctrl->ns_next->entries[ctrl->nsid_at].nsid);
+	return nvmfr__send_identify(ctrl, NVME_CNS_NS_DESCS,
+				    ctrl->ns_next->entries[ctrl->nsid_at].nsid);
 }
 
 int nvmfr__answer_ns_descs(struct nvmfr_ctrl *ctrl, uint64_t result)
@@ -157,8 +166,9 @@ int nvmfr__answer_ns_descs(struct nvmfr_ctrl *ctrl, uint64_t result)
 
 int nvmfr__refused_ns_descs(struct nvmfr_ctrl *ctrl, uint16_t status)
 {
-	nvmfr__log(&ctrl->host->log, NVMFR_LOG_INFO, "%s: namespace %u has no descriptors: %s", ctrl->target.subnqn,
-		   ctrl->ns_next->entries[ctrl->nsid_at++].nsid, nvme_status_name(status));
+	nvmfr__log(&ctrl->host->log, NVMFR_LOG_INFO, "%s: namespace %u has no descriptors: %s",
+		   ctrl->target.subnqn, ctrl->ns_next->entries[ctrl->nsid_at++].nsid,
+		   nvme_status_name(status));
 	return STEP_AGAIN;
 }
 

@@ -18,7 +18,8 @@ struct resolve {
 
 static int cannot(const char *host, int code)
 {
-	return nvmfr__fail(-EHOSTUNREACH, "address '%s' cannot be resolved: %s", host, gai_strerror(code));
+	return nvmfr__fail(-EHOSTUNREACH, "address '%s' cannot be resolved: %s", host,
+			   gai_strerror(code));
 }
 
 int nvmfr__resolve_start(const char *host, const char *port, struct resolve **out)
@@ -33,11 +34,14 @@ int nvmfr__resolve_start(const char *host, const char *port, struct resolve **ou
 		return nvmfr__fail(-ENOMEM, "no memory to look '%s' up", host);
 	strncpy(r->host, host, sizeof(r->host) - 1);
 	strncpy(r->port, port, sizeof(r->port) - 1);
-	r->hints = (struct addrinfo){ .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV };
+	r->hints = (struct addrinfo){ .ai_socktype = SOCK_STREAM,
+				      .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV };
 	code = getaddrinfo(r->host, r->port, &r->hints, &r->numeric);
 	if (code == EAI_NONAME) {
 		r->hints.ai_flags = AI_NUMERICSERV;
-		r->request = (struct gaicb){ .ar_name = r->host, .ar_service = r->port, .ar_request = &r->hints };
+		r->request = (struct gaicb){ .ar_name = r->host,
+					     .ar_service = r->port,
+					     .ar_request = &r->hints };
 		list[0] = &r->request;
 		code = getaddrinfo_a(GAI_NOWAIT, list, 1, &none);
 	}
@@ -98,7 +102,8 @@ int nvmfr__resolve_numeric(const char *host, struct sockaddr_storage *out)
 	int code = getaddrinfo(host, NULL, &hints, &found);
 
 	if (code)
-		return nvmfr__fail(-EINVAL, "host_traddr '%s' is not an IPv4 or IPv6 address", host);
+		return nvmfr__fail(-EINVAL, "host_traddr '%s' is not an IPv4 or IPv6 address",
+				   host);
 	memset(out, 0, sizeof(*out));
 	memcpy(out, found->ai_addr, found->ai_addrlen);
 	freeaddrinfo(found);

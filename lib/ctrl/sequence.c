@@ -11,7 +11,8 @@ const char *nvmfr__sequence_step(const struct nvmfr_ctrl *ctrl)
 	return ctrl->steps && ctrl->step < ctrl->step_count ? ctrl->steps[ctrl->step].name : "";
 }
 
-void nvmfr__sequence_start(struct nvmfr_ctrl *ctrl, const struct step *steps, unsigned int count, uint64_t deadline_ns)
+void nvmfr__sequence_start(struct nvmfr_ctrl *ctrl, const struct step *steps, unsigned int count,
+			   uint64_t deadline_ns)
 {
 	ctrl->steps = steps;
 	ctrl->step_count = count;
@@ -30,8 +31,10 @@ static void ended(struct nvmfr_ctrl *ctrl)
 		return;
 	}
 	ctrl->state = NVMFR_STATE_LIVE;
-	nvmfr__log(&ctrl->host->log, NVMFR_LOG_INFO, "%s: connected, controller %u, %u namespaces, %u I/O queues",
-		   ctrl->target.subnqn, ctrl->cntlid, ctrl->ns ? ctrl->ns->count : 0, ctrl->granted);
+	nvmfr__log(&ctrl->host->log, NVMFR_LOG_INFO,
+		   "%s: connected, controller %u, %u namespaces, %u I/O queues",
+		   ctrl->target.subnqn, ctrl->cntlid, ctrl->ns ? ctrl->ns->count : 0,
+		   ctrl->granted);
 }
 
 /* The present sentence, with the step's name before it, ends the sequence. */
@@ -40,13 +43,17 @@ static void failed(struct nvmfr_ctrl *ctrl, int err)
 	const char *step = nvmfr__sequence_step(ctrl);
 
 	if (ctrl->state == NVMFR_STATE_LIVE) {
-		nvmfr__log(&ctrl->host->log, NVMFR_LOG_WARN, "%s: %s: %s", ctrl->target.subnqn, step, nvmfr__err_get());
+		nvmfr__log(&ctrl->host->log, NVMFR_LOG_WARN, "%s: %s: %s", ctrl->target.subnqn,
+			   step, nvmfr__err_get());
 		ctrl->steps = NULL;
 		ctrl->shut_down = true;
 		return;
 	}
-	nvmfr__ctrl_lose(ctrl, err, "connect to %s: %s: %s", ctrl->ep && ctrl->ep->peer[0] ? ctrl->ep->peer :
-			 ctrl->target.soft ? "soft target" : ctrl->target.traddr, step, nvmfr__err_get());
+	nvmfr__ctrl_lose(ctrl, err, "connect to %s: %s: %s",
+			 ctrl->ep && ctrl->ep->peer[0] ? ctrl->ep->peer
+			 : ctrl->target.soft	       ? "soft target"
+						       : ctrl->target.traddr,
+			 step, nvmfr__err_get());
 }
 
 static void settle(struct nvmfr_ctrl *ctrl, int result)
@@ -64,10 +71,13 @@ static void settle(struct nvmfr_ctrl *ctrl, int result)
 static int over_time(struct nvmfr_ctrl *ctrl, uint64_t now)
 {
 	if (now >= ctrl->deadline_ns)
-		return nvmfr__fail(-ETIMEDOUT, "timed out (%s)", ctrl->state == NVMFR_STATE_LIVE ?
-				   "the time that nvmfr_disconnect was given" : "connect_timeout_ms");
+		return nvmfr__fail(-ETIMEDOUT, "timed out (%s)",
+				   ctrl->state == NVMFR_STATE_LIVE
+					   ? "the time that nvmfr_disconnect was given"
+					   : "connect_timeout_ms");
 	if (ctrl->step_waits && now >= ctrl->command_deadline_ns)
-		return nvmfr__fail(-ETIMEDOUT, "no answer within admin_timeout_ms (%u ms)", ctrl->opts.admin_timeout_ms);
+		return nvmfr__fail(-ETIMEDOUT, "no answer within admin_timeout_ms (%u ms)",
+				   ctrl->opts.admin_timeout_ms);
 	return 0;
 }
 
@@ -110,14 +120,16 @@ void nvmfr__sequence_answer(struct nvmfr_ctrl *ctrl, const struct nvmfr_completi
 	if (!ctrl->steps || !ctrl->step_waits)
 		return;
 	step = &ctrl->steps[ctrl->step];
-	/* The peer may write to the page at any time: what is looked at must not change under the eyes. */
+	/* The peer may write to the page at any time: what is looked at must not change under the
+	 * eyes. */
 	memcpy(ctrl->data, ctrl->page, sizeof(ctrl->data));
 	if (cpl->result == 0)
 		result = step->answer(ctrl, cpl->cqe_result);
 	else if (cpl->result == -EREMOTEIO && step->refused)
 		result = step->refused(ctrl, cpl->status);
 	else if (cpl->result == -EREMOTEIO)
-		result = nvmfr__fail(-EIO, "refused with status 0x%04x, %s", cpl->status, nvme_status_name(cpl->status));
+		result = nvmfr__fail(-EIO, "refused with status 0x%04x, %s", cpl->status,
+				     nvme_status_name(cpl->status));
 	else
 		result = nvmfr__fail(cpl->result, "%s", nvmfr__strerror(cpl->result));
 	settle(ctrl, result);

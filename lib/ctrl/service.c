@@ -11,14 +11,15 @@
 #include "ctrl/ctrl.h"
 #include "ctrl/host.h"
 
-/* ---- descriptors --------------------------------------------------------------------------------------------- */
+/* ---- descriptors ----------------------------------------------------------------------------- */
 
 int nvmfr__host_watch(struct nvmfr_host *host, int fd)
 {
 	struct epoll_event ev = { .events = EPOLLIN, .data.fd = fd };
 
 	if (epoll_ctl(host->epoll_fd, EPOLL_CTL_ADD, fd, &ev))
-		return nvmfr__fail(-errno, "a descriptor cannot be watched: %s", nvmfr__strerror(errno));
+		return nvmfr__fail(-errno, "a descriptor cannot be watched: %s",
+				   nvmfr__strerror(errno));
 	return 0;
 }
 
@@ -42,7 +43,8 @@ void nvmfr__service_wake(struct nvmfr_host *host)
 		return;
 }
 
-int nvmfr__host_fab(struct nvmfr_host *host, bool soft, const struct fab_ops **ops, struct fab **fab)
+int nvmfr__host_fab(struct nvmfr_host *host, bool soft, const struct fab_ops **ops,
+		    struct fab **fab)
 {
 	struct fab **place = soft ? &host->soft : &host->verbs;
 	int err = 0;
@@ -57,7 +59,7 @@ int nvmfr__host_fab(struct nvmfr_host *host, bool soft, const struct fab_ops **o
 	return err;
 }
 
-/* ---- one pass ------------------------------------------------------------------------------------------------ */
+/* ---- one pass -------------------------------------------------------------------------------- */
 
 static uint64_t events_pass(struct nvmfr_host *host, const struct fab_ops *ops, struct fab *fab)
 {
@@ -74,11 +76,13 @@ static uint64_t events_pass(struct nvmfr_host *host, const struct fab_ops *ops, 
 /* Coarse time moves while a queue exists that may need it. */
 static uint64_t tick_pass(struct nvmfr_host *host)
 {
-	uint64_t now = nvmfr__clock_now_ns(&host->clock), passed = (now - host->tick_ns) / MS_NS(HOST_TICK_MS);
+	uint64_t now = nvmfr__clock_now_ns(&host->clock),
+		 passed = (now - host->tick_ns) / MS_NS(HOST_TICK_MS);
 	bool needed = false;
 
 	if (passed) {
-		uint32_t next = atomic_load_explicit(&host->tick, memory_order_relaxed) + (uint32_t)passed;
+		uint32_t next =
+			atomic_load_explicit(&host->tick, memory_order_relaxed) + (uint32_t)passed;
 
 		atomic_store_explicit(&host->tick, next ? next : 1, memory_order_relaxed);
 		host->tick_ns += passed * MS_NS(HOST_TICK_MS);
@@ -94,7 +98,8 @@ void nvmfr__service_pass(struct nvmfr_host *host)
 	uint64_t due = UINT64_MAX, count;
 
 	if (read(host->wake_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
-		nvmfr__log(&host->log, NVMFR_LOG_ERROR, "the service's eventfd: %s", nvmfr__strerror(errno));
+		nvmfr__log(&host->log, NVMFR_LOG_ERROR, "the service's eventfd: %s",
+			   nvmfr__strerror(errno));
 	due = nvmfr__min_u64(due, events_pass(host, &nvmfr__fab_verbs, host->verbs));
 	due = nvmfr__min_u64(due, events_pass(host, &nvmfr__fab_soft, host->soft));
 	due = nvmfr__min_u64(due, tick_pass(host));
@@ -103,7 +108,7 @@ void nvmfr__service_pass(struct nvmfr_host *host)
 	host->due_ns = due;
 }
 
-/* ---- the thread ---------------------------------------------------------------------------------------------- */
+/* ---- the thread ------------------------------------------------------------------------------ */
 
 static int timeout_ms(const struct nvmfr_host *host)
 {
@@ -149,7 +154,9 @@ static int start_thread(struct nvmfr_host *host)
 	err = pthread_create(&host->thread, NULL, service_main, host);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	host->running = !err;
-	return err ? nvmfr__fail(-err, "the service thread cannot be started: %s", nvmfr__strerror(err)) : 0;
+	return err ? nvmfr__fail(-err, "the service thread cannot be started: %s",
+				 nvmfr__strerror(err))
+		   : 0;
 }
 
 int nvmfr__service_open(struct nvmfr_host *host)
@@ -162,7 +169,8 @@ int nvmfr__service_open(struct nvmfr_host *host)
 	host->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	host->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (host->wake_fd < 0 || host->epoll_fd < 0)
-		return nvmfr__fail(-errno, "no descriptor for the service: %s", nvmfr__strerror(errno));
+		return nvmfr__fail(-errno, "no descriptor for the service: %s",
+				   nvmfr__strerror(errno));
 	err = nvmfr__host_watch(host, host->wake_fd);
 	return err || host->manual ? err : start_thread(host);
 }
@@ -187,7 +195,7 @@ void nvmfr__service_close(struct nvmfr_host *host)
 		close(host->epoll_fd);
 }
 
-/* ---- waiting for it ------------------------------------------------------------------------------------------ */
+/* ---- waiting for it -------------------------------------------------------------------------- */
 
 /* A manual host: a pass, then sleep until its next or the deadline. In virtual time that is now. */
 static void drive(struct nvmfr_host *host, uint64_t deadline_ns)
@@ -208,7 +216,9 @@ static void drive(struct nvmfr_host *host, uint64_t deadline_ns)
 			nvmfr__clock_advance_ns(&host->clock, next - now);
 		return;
 	}
-	wait = next == UINT64_MAX ? 1000 : (int)nvmfr__min_u64((next - now + MS_NS(1) - 1) / MS_NS(1), 1000);
+	wait = next == UINT64_MAX
+		       ? 1000
+		       : (int)nvmfr__min_u64((next - now + MS_NS(1) - 1) / MS_NS(1), 1000);
 	pthread_mutex_unlock(&host->lock);
 	(void)epoll_wait(host->epoll_fd, evs, ARRAY_SIZE(evs), wait);
 	pthread_mutex_lock(&host->lock);
@@ -226,12 +236,13 @@ bool nvmfr__service_wait(struct nvmfr_host *host, uint64_t deadline_ns)
 		return true;
 	}
 	now = nvmfr__min_u64(deadline_ns, now + MS_NS(3600000));
-	until = (struct timespec){ .tv_sec = (time_t)(now / MS_NS(1000)), .tv_nsec = (long)(now % MS_NS(1000)) };
+	until = (struct timespec){ .tv_sec = (time_t)(now / MS_NS(1000)),
+				   .tv_nsec = (long)(now % MS_NS(1000)) };
 	pthread_cond_timedwait(&host->changed, &host->lock, &until);
 	return true;
 }
 
-/* ---- buffers ------------------------------------------------------------------------------------------------- */
+/* ---- buffers --------------------------------------------------------------------------------- */
 
 int nvmfr__host_attach_buffers(struct nvmfr_host *host, struct fab_dev *dev)
 {
@@ -247,5 +258,6 @@ int nvmfr__host_attach_buffers(struct nvmfr_host *host, struct fab_dev *dev)
 	if (buf)
 		result = nvmfr__buffer_attach(buf, dev);
 	pthread_mutex_unlock(&host->buffers_lock);
-	return result < 0 ? result : buf ? 1 : 0;
+	return result < 0 ? result : buf ? 1
+					 : 0;
 }

@@ -32,7 +32,8 @@ static int make_own(struct nvmfr_ctrl *ctrl)
 	ns.path = what->path[0] ? what->path : NULL;
 	ns.block_bytes = what->block_bytes;
 	ns.flags = what->read_only ? NVMFR_SOFT_NS_READ_ONLY : 0;
-	ns.size_bytes = what->size_bytes ? what->size_bytes : ns.path ? 0 : TARGET_SOFT_BYTES;
+	ns.size_bytes = what->size_bytes ? what->size_bytes : ns.path ? 0
+								      : TARGET_SOFT_BYTES;
 	err = nvmfr__soft_target_new(&ctrl->host->fab, "", &opts, &ctrl->own_soft);
 	if (err)
 		return err;
@@ -53,9 +54,10 @@ int nvmfr__soft_lookup(struct nvmfr_ctrl *ctrl)
 	} else {
 		found = find(ctrl->host, ctrl->target.name);
 		if (!found)
-			return nvmfr__fail(-ENOENT,
-					   "this host has no soft target named '%s': nvmfr_soft_target_create() makes one",
-					   ctrl->target.name);
+			return nvmfr__fail(
+				-ENOENT,
+				"this host has no soft target named '%s': nvmfr_soft_target_create() makes one",
+				ctrl->target.name);
 		ctrl->soft = nvmfr__soft_target_get(found);
 	}
 	if (!ctrl->target.subnqn[0])

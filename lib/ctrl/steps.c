@@ -21,7 +21,7 @@ static int answer_next(struct nvmfr_ctrl *ctrl, uint64_t result)
 	return STEP_NEXT;
 }
 
-/* ---- address, RC connection ----------------------------------------------------------------------------- */
+/* ---- address, RC connection ------------------------------------------------------------------ */
 
 static int start_resolve(struct nvmfr_ctrl *ctrl)
 {
@@ -33,12 +33,15 @@ static int start_resolve(struct nvmfr_ctrl *ctrl)
 	if (ctrl->target.host_traddr[0])
 		err = nvmfr__resolve_numeric(ctrl->target.host_traddr, &ctrl->src);
 	if (!err && !ctrl->resolve)
-		err = nvmfr__resolve_start(ctrl->target.traddr, ctrl->target.trsvcid, &ctrl->resolve);
+		err = nvmfr__resolve_start(ctrl->target.traddr, ctrl->target.trsvcid,
+					   &ctrl->resolve);
 	if (err)
 		return err;
 	done = nvmfr__resolve_poll(&ctrl->resolve, &ctrl->dst);
 	ctrl->pause_ms = CTRL_POLL_RDY_MS;
-	return done < 0 ? done : done ? STEP_NEXT : STEP_LATER;
+	if (done < 0)
+		return done;
+	return done ? STEP_NEXT : STEP_LATER;
 }
 
 /* Ends in an event: ctrl.c calls nvmfr__sequence_event(). */
@@ -49,14 +52,14 @@ static int start_fabric(struct nvmfr_ctrl *ctrl)
 	return err ? err : STEP_SENT;
 }
 
-/* ---- Connect and properties ------------------------------------------------------------------------------ */
+/* ---- Connect and properties ------------------------------------------------------------------ */
 
 static int start_connect(struct nvmfr_ctrl *ctrl)
 {
 	struct nvme_connect_data data;
 	struct nvme_sqe sqe;
-	int err = nvme_connect_data_init(&data, ctrl->host->hostid, NVME_CNTLID_DYNAMIC, ctrl->target.subnqn,
-					 ctrl->host->hostnqn);
+	int err = nvme_connect_data_init(&data, ctrl->host->hostid, NVME_CNTLID_DYNAMIC,
+					 ctrl->target.subnqn, ctrl->host->hostnqn);
 
 	if (err)
 		return err;
@@ -75,12 +78,17 @@ static int answer_connect(struct nvmfr_ctrl *ctrl, uint64_t result)
 	int err;
 
 	if (nvme_connect_authreq(result))
-		return nvmfr__fail(-EACCES, "the target demands authentication (AUTHREQ 0x%x), which this version cannot do",
-				   nvme_connect_authreq(result));
+		return nvmfr__fail(
+			-EACCES,
+			"the target demands authentication (AUTHREQ 0x%x), which this version cannot do",
+			nvme_connect_authreq(result));
 	ctrl->cntlid = nvme_connect_cntlid(result);
 	if (ctrl->cntlid >= 0xfff0)
-		return nvmfr__fail(-EPROTO, "the target gave controller ID 0x%04x, which is reserved", ctrl->cntlid);
-	err = nvme_connect_data_init(&data, ctrl->host->hostid, ctrl->cntlid, ctrl->target.subnqn, ctrl->host->hostnqn);
+		return nvmfr__fail(-EPROTO,
+				   "the target gave controller ID 0x%04x, which is reserved",
+				   ctrl->cntlid);
+	err = nvme_connect_data_init(&data, ctrl->host->hostid, ctrl->cntlid, ctrl->target.subnqn,
+				     ctrl->host->hostnqn);
 	if (err)
 		return err;
 	memcpy(ctrl->page + CTRL_PAGE_BYTES, &data, sizeof(data));
@@ -118,7 +126,8 @@ static int answer_cap(struct nvmfr_ctrl *ctrl, uint64_t result)
 	ctrl->cap = result;
 	/* MPS is what we set CC to: pages of 4 KiB must be among what it offers. */
 	if (nvme_cap_mpsmin(result) > 4)
-		return nvmfr__fail(-EOPNOTSUPP, "the controller's smallest page is %u KiB (CAP.MPSMIN %u)",
+		return nvmfr__fail(-EOPNOTSUPP,
+				   "the controller's smallest page is %u KiB (CAP.MPSMIN %u)",
 				   4u << nvme_cap_mpsmin(result), nvme_cap_mpsmin(result));
 	return STEP_NEXT;
 }
@@ -155,13 +164,14 @@ static int answer_ready(struct nvmfr_ctrl *ctrl, uint64_t csts)
 	if (csts & NVME_CSTS_RDY)
 		return STEP_NEXT;
 	if (ctrl_now(ctrl) >= ctrl->ready_deadline_ns)
-		return nvmfr__fail(-ETIMEDOUT, "CSTS.RDY is not set after the %u ms that CAP.TO allows",
+		return nvmfr__fail(-ETIMEDOUT,
+				   "CSTS.RDY is not set after the %u ms that CAP.TO allows",
 				   nvmfr__max_u32(nvme_cap_timeout_ms(ctrl->cap), 500));
 	ctrl->pause_ms = CTRL_POLL_RDY_MS;
 	return STEP_LATER;
 }
 
-/* ---- identify controller ----------------------------------------------------------------------------------- */
+/* ---- identify controller --------------------------------------------------------------------- */
 
 static int start_id_ctrl(struct nvmfr_ctrl *ctrl)
 {
@@ -193,13 +203,15 @@ static int answer_id_ctrl(struct nvmfr_ctrl *ctrl, uint64_t result)
 	if (err)
 		return err;
 	if (ctrl->id.cntlid != ctrl->cntlid)
-		nvmfr__log(&ctrl->host->log, NVMFR_LOG_WARN,
-			   "%s: Identify names controller 0x%04x, Connect 0x%04x; the latter is used",
-			   ctrl->target.subnqn, ctrl->id.cntlid, ctrl->cntlid);
+		nvmfr__log(
+			&ctrl->host->log, NVMFR_LOG_WARN,
+			"%s: Identify names controller 0x%04x, Connect 0x%04x; the latter is used",
+			ctrl->target.subnqn, ctrl->id.cntlid, ctrl->cntlid);
 	if (ctrl->id.kas == 0 && ctrl->kato_ms) {
-		nvmfr__log(&ctrl->host->log, NVMFR_LOG_WARN,
-			   "%s: the controller has no keep-alive (KAS 0); a dead peer will be noticed late",
-			   ctrl->target.subnqn);
+		nvmfr__log(
+			&ctrl->host->log, NVMFR_LOG_WARN,
+			"%s: the controller has no keep-alive (KAS 0); a dead peer will be noticed late",
+			ctrl->target.subnqn);
 		ctrl->kato_ms = 0;
 	}
 	err = take_limits(ctrl);
@@ -228,12 +240,12 @@ static int answer_id_nvm(struct nvmfr_ctrl *ctrl, uint64_t result)
 
 static int refused_optional(struct nvmfr_ctrl *ctrl, uint16_t status)
 {
-	nvmfr__log(&ctrl->host->log, NVMFR_LOG_DEBUG, "%s: %s: %s; going on without", ctrl->target.subnqn,
-		   nvmfr__sequence_step(ctrl), nvme_status_name(status));
+	nvmfr__log(&ctrl->host->log, NVMFR_LOG_DEBUG, "%s: %s: %s; going on without",
+		   ctrl->target.subnqn, nvmfr__sequence_step(ctrl), nvme_status_name(status));
 	return STEP_NEXT;
 }
 
-/* ---- queues, events, buffers ------------------------------------------------------------------------------- */
+/* ---- queues, events, buffers ----------------------------------------------------------------- */
 
 static int start_num_queues(struct nvmfr_ctrl *ctrl)
 {
@@ -248,14 +260,15 @@ static int start_num_queues(struct nvmfr_ctrl *ctrl)
 static int answer_num_queues(struct nvmfr_ctrl *ctrl, uint64_t result)
 {
 	/* More than asked for is the peer's business; fewer is normal life. */
-	ctrl->granted = (uint16_t)nvmfr__min_u32(nvme_num_queues_granted(result), ctrl->opts.num_io_queues);
+	ctrl->granted =
+		(uint16_t)nvmfr__min_u32(nvme_num_queues_granted(result), ctrl->opts.num_io_queues);
 	return STEP_NEXT;
 }
 
 static int start_events(struct nvmfr_ctrl *ctrl)
 {
-	uint32_t wanted = ctrl->id.oaes & (NVME_AEC_NS_ATTR | NVME_AEC_FW_ACTIVATION | NVME_AEC_ANA_CHANGE |
-					   NVME_AEC_DISCOVERY_CHANGE);
+	uint32_t wanted = ctrl->id.oaes & (NVME_AEC_NS_ATTR | NVME_AEC_FW_ACTIVATION |
+					   NVME_AEC_ANA_CHANGE | NVME_AEC_DISCOVERY_CHANGE);
 	struct nvme_sqe sqe;
 
 	if (!wanted)
@@ -278,31 +291,33 @@ static int start_buffers(struct nvmfr_ctrl *ctrl)
 	ctrl->pause_ms = 1;
 	if (left == -EAGAIN)
 		return STEP_LATER;
-	return left < 0 ? left : left ? STEP_AGAIN : STEP_NEXT;
+	if (left < 0)
+		return left;
+	return left ? STEP_AGAIN : STEP_NEXT;
 }
 
 const struct step nvmfr__connect_steps[] = {
-	{ "resolve the address",         start_resolve,          NULL,                 NULL },
-	{ "RDMA connection",             start_fabric,           NULL,                 NULL },
-	{ "Fabrics Connect",             start_connect,          answer_connect,       refused_connect },
-	{ "read CAP",                    start_cap,              answer_cap,           NULL },
-	{ "read VS",                     start_vs,               answer_vs,            NULL },
-	{ "enable (CC.EN)",              start_enable,           answer_next,          NULL },
-	{ "wait for CSTS.RDY",           start_ready,            answer_ready,         NULL },
-	{ "identify controller",         start_id_ctrl,          answer_id_ctrl,       NULL },
-	{ "identify NVM command set",    start_id_nvm,           answer_id_nvm,        refused_optional },
-	{ "number of queues",            start_num_queues,       answer_num_queues,    NULL },
-	{ "active namespaces",           nvmfr__start_ns_list,   nvmfr__answer_ns_list, NULL },
-	{ "identify namespace",          nvmfr__start_ns,        nvmfr__answer_ns,     nvmfr__refused_ns },
-	{ "namespace descriptors",       nvmfr__start_ns_descs,  nvmfr__answer_ns_descs, nvmfr__refused_ns_descs },
-	{ "publish namespaces",          nvmfr__publish_ns,      NULL,                 NULL },
-	{ "configure events",            start_events,           answer_next,          refused_optional },
-	{ "arm event requests",          start_aers,             NULL,                 NULL },
-	{ "register buffers",            start_buffers,          NULL,                 NULL },
+	{ "resolve the address", start_resolve, NULL, NULL },
+	{ "RDMA connection", start_fabric, NULL, NULL },
+	{ "Fabrics Connect", start_connect, answer_connect, refused_connect },
+	{ "read CAP", start_cap, answer_cap, NULL },
+	{ "read VS", start_vs, answer_vs, NULL },
+	{ "enable (CC.EN)", start_enable, answer_next, NULL },
+	{ "wait for CSTS.RDY", start_ready, answer_ready, NULL },
+	{ "identify controller", start_id_ctrl, answer_id_ctrl, NULL },
+	{ "identify NVM command set", start_id_nvm, answer_id_nvm, refused_optional },
+	{ "number of queues", start_num_queues, answer_num_queues, NULL },
+	{ "active namespaces", nvmfr__start_ns_list, nvmfr__answer_ns_list, NULL },
+	{ "identify namespace", nvmfr__start_ns, nvmfr__answer_ns, nvmfr__refused_ns },
+	{ "namespace descriptors", nvmfr__start_ns_descs, nvmfr__answer_ns_descs, nvmfr__refused_ns_descs },
+	{ "publish namespaces", nvmfr__publish_ns, NULL, NULL },
+	{ "configure events", start_events, answer_next, refused_optional },
+	{ "arm event requests", start_aers, NULL, NULL },
+	{ "register buffers", start_buffers, NULL, NULL },
 };
 const unsigned int nvmfr__connect_step_count = ARRAY_SIZE(nvmfr__connect_steps);
 
-/* ---- the orderly end ----------------------------------------------------------------------------------------- */
+/* ---- the orderly end ------------------------------------------------------------------------- */
 
 static int start_shutdown(struct nvmfr_ctrl *ctrl)
 {
@@ -318,7 +333,7 @@ static int answer_shutdown_status(struct nvmfr_ctrl *ctrl, uint64_t csts)
 }
 
 const struct step nvmfr__shutdown_steps[] = {
-	{ "shutdown notification",       start_shutdown,         answer_next,          NULL },
-	{ "wait for CSTS.SHST",          start_ready,            answer_shutdown_status, NULL },
+	{ "shutdown notification", start_shutdown, answer_next, NULL },
+	{ "wait for CSTS.SHST", start_ready, answer_shutdown_status, NULL },
 };
 const unsigned int nvmfr__shutdown_step_count = ARRAY_SIZE(nvmfr__shutdown_steps);

@@ -14,7 +14,8 @@
 static int copy_part(char *dst, size_t room, const char *from, size_t bytes, const char *what)
 {
 	if (bytes >= room)
-		return nvmfr__fail(-EINVAL, "%s is %zu bytes long, at most %zu are possible", what, bytes, room - 1);
+		return nvmfr__fail(-EINVAL, "%s is %zu bytes long, at most %zu are possible", what,
+				   bytes, room - 1);
 	memcpy(dst, from, bytes);
 	dst[bytes] = '\0';
 	return 0;
@@ -41,7 +42,8 @@ static int percent_decode(char *text)
 		int high = hex_digit(in[1]), low = high < 0 ? -1 : hex_digit(in[2]);
 
 		if (low < 0 || (high | low) == 0)
-			return nvmfr__fail(-EINVAL, "'%s' has a %% that no two hex digits follow", text);
+			return nvmfr__fail(-EINVAL, "'%s' has a %% that no two hex digits follow",
+					   text);
 		*out++ = (char)(high << 4 | low);
 		in += 2;
 	}
@@ -64,7 +66,9 @@ int nvmfr__parse_bytes(const char *text, uint64_t *out)
 		const char *unit = strchr(units, toupper((unsigned char)*end));
 
 		if (!unit || (end[1] && strcmp(end + 1, "iB") != 0))
-			return nvmfr__fail(-EINVAL, "'%s' is not a number of bytes: the units are K, M, G and T", text);
+			return nvmfr__fail(
+				-EINVAL,
+				"'%s' is not a number of bytes: the units are K, M, G and T", text);
 		shift = 10 * (unsigned int)(unit - units + 1);
 	}
 	if (value > UINT64_MAX >> shift)
@@ -73,7 +77,7 @@ int nvmfr__parse_bytes(const char *text, uint64_t *out)
 	return 0;
 }
 
-/* ---- nvmf+rdma://ADDRESS[:PORT]/SUBNQN --------------------------------------------------------------- */
+/* ---- nvmf+rdma://ADDRESS[:PORT]/SUBNQN ------------------------------------------------------- */
 
 static int check_port(const char *port)
 {
@@ -97,21 +101,25 @@ static int parse_authority(struct target *out, const char *text, size_t bytes)
 		address = (size_t)(close - text) - 1;
 		port = close + 1 < text + bytes ? close + 1 : NULL;
 		if (port && *port != ':')
-			return nvmfr__fail(-EINVAL, "only :PORT may follow the bracket of an IPv6 address");
+			return nvmfr__fail(-EINVAL,
+					   "only :PORT may follow the bracket of an IPv6 address");
 		text++;
 		bytes--;
 	} else {
 		port = memchr(text, ':', bytes);
 		address = port ? (size_t)(port - text) : bytes;
 		if (port && memchr(port + 1, ':', bytes - address - 1))
-			return nvmfr__fail(-EINVAL, "an IPv6 address in a URI needs brackets: nvmf+rdma://[ADDRESS]:PORT/NQN");
+			return nvmfr__fail(
+				-EINVAL,
+				"an IPv6 address in a URI needs brackets: nvmf+rdma://[ADDRESS]:PORT/NQN");
 	}
 	if (address == 0)
-		return nvmfr__fail(-EINVAL, "the URI has no address: nvmf+rdma://ADDRESS[:PORT]/SUBNQN");
+		return nvmfr__fail(-EINVAL,
+				   "the URI has no address: nvmf+rdma://ADDRESS[:PORT]/SUBNQN");
 	err = copy_part(out->traddr, sizeof(out->traddr), text, address, "the URI's address");
 	if (!err && port)
-		err = copy_part(out->trsvcid, sizeof(out->trsvcid), port + 1, (size_t)(text + bytes - port) - 1,
-				"the URI's port");
+		err = copy_part(out->trsvcid, sizeof(out->trsvcid), port + 1,
+				(size_t)(text + bytes - port) - 1, "the URI's port");
 	return err;
 }
 
@@ -121,14 +129,16 @@ static int parse_rdma(struct target *out, const char *rest)
 	int err;
 
 	if (!slash || !slash[1])
-		return nvmfr__fail(-EINVAL, "the URI names no subsystem: nvmf+rdma://ADDRESS[:PORT]/SUBNQN");
+		return nvmfr__fail(-EINVAL,
+				   "the URI names no subsystem: nvmf+rdma://ADDRESS[:PORT]/SUBNQN");
 	err = parse_authority(out, rest, (size_t)(slash - rest));
 	if (!err)
-		err = copy_part(out->subnqn, sizeof(out->subnqn), slash + 1, strlen(slash + 1), "subnqn");
+		err = copy_part(out->subnqn, sizeof(out->subnqn), slash + 1, strlen(slash + 1),
+				"subnqn");
 	return err;
 }
 
-/* ---- nvmf+soft:[//NAME][/PATH][?size=,block=,ro=] ------------------------------------------------------ */
+/* ---- nvmf+soft:[//NAME][/PATH][?size=,block=,ro=] -------------------------------------------- */
 
 static int soft_option(struct target *out, const char *key, const char *value)
 {
@@ -178,18 +188,21 @@ static int parse_soft_path(struct target *out, const char *rest)
 	int err;
 
 	if (strncmp(rest, "//", 2) != 0)
-		return copy_part(out->path, sizeof(out->path), rest, strlen(rest), "the URI's path");
+		return copy_part(out->path, sizeof(out->path), rest, strlen(rest),
+				 "the URI's path");
 	rest += 2;
 	slash = strchr(rest, '/');
 	if (!slash)
 		slash = rest + strlen(rest);
-	err = copy_part(out->name, sizeof(out->name), rest, (size_t)(slash - rest), "the soft target's name");
+	err = copy_part(out->name, sizeof(out->name), rest, (size_t)(slash - rest),
+			"the soft target's name");
 	if (err || !*slash)
 		return err;
 	if (out->name[0])
-		return copy_part(out->subnqn, sizeof(out->subnqn), slash + 1, strlen(slash + 1), "subnqn");
-	return copy_part(out->path, sizeof(out->path), slash[1] ? slash : "", strlen(slash[1] ? slash : ""),
-			 "the URI's path");
+		return copy_part(out->subnqn, sizeof(out->subnqn), slash + 1, strlen(slash + 1),
+				 "subnqn");
+	return copy_part(out->path, sizeof(out->path), slash[1] ? slash : "",
+			 strlen(slash[1] ? slash : ""), "the URI's path");
 }
 
 static int parse_soft(struct target *out, const char *rest)
@@ -210,12 +223,14 @@ static int parse_soft(struct target *out, const char *rest)
 	if (!err && query)
 		err = parse_query(out, query);
 	if (!err && query && out->name[0])
-		err = nvmfr__fail(-EINVAL, "soft URI: a target with a name brings its own namespaces; leave '?%s' out",
-				  strchr(rest, '?') + 1);
+		err = nvmfr__fail(
+			-EINVAL,
+			"soft URI: a target with a name brings its own namespaces; leave '?%s' out",
+			strchr(rest, '?') + 1);
 	return err;
 }
 
-/* ---- either way ------------------------------------------------------------------------------------- */
+/* ---- either way ------------------------------------------------------------------------------ */
 
 static int copy_field(char *dst, size_t room, const char *src, const char *what)
 {
@@ -242,7 +257,8 @@ static int parse_uri(const char *uri, struct target *out)
 		return parse_rdma(out, uri + strlen(RDMA_SCHEME));
 	if (strncmp(uri, SOFT_SCHEME, strlen(SOFT_SCHEME)) == 0)
 		return parse_soft(out, uri + strlen(SOFT_SCHEME));
-	return nvmfr__fail(-EINVAL, "URI '%.200s' begins with neither " RDMA_SCHEME " nor " SOFT_SCHEME, uri);
+	return nvmfr__fail(
+		-EINVAL, "URI '%.200s' begins with neither " RDMA_SCHEME " nor " SOFT_SCHEME, uri);
 }
 
 static int check_rdma(struct target *out)
@@ -263,10 +279,12 @@ int nvmfr__target_parse(const struct nvmfr_ctrl_opts *opts, struct target *out)
 
 	memset(out, 0, sizeof(*out));
 	if (opts->uri && (opts->traddr || opts->trsvcid || opts->subnqn))
-		return nvmfr__fail(-EINVAL, "nvmfr_ctrl_opts has a uri and address fields; give one of them");
+		return nvmfr__fail(
+			-EINVAL, "nvmfr_ctrl_opts has a uri and address fields; give one of them");
 	err = opts->uri ? parse_uri(opts->uri, out) : parse_fields(opts, out);
 	if (!err)
-		err = copy_field(out->host_traddr, sizeof(out->host_traddr), opts->host_traddr, "host_traddr");
+		err = copy_field(out->host_traddr, sizeof(out->host_traddr), opts->host_traddr,
+				 "host_traddr");
 	if (err)
 		return err;
 	if (!out->soft)

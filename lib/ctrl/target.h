@@ -12,21 +12,21 @@
 
 struct target {
 	bool soft;
-	char subnqn[NVME_NQN_MAX + 1];       /* soft: may be "", then the target's own */
+	char subnqn[NVME_NQN_MAX + 1]; /* soft: may be "", then the target's own */
 	/* rdma */
-	char traddr[256];                    /* without brackets, with %scope */
+	char traddr[256]; /* without brackets, with %scope */
 	char trsvcid[16];
-	char host_traddr[256];               /* "": routing chooses */
+	char host_traddr[256]; /* "": routing chooses */
 	/* soft */
-	char name[64];                       /* "": a target of its own for this association */
-	char path[4096];                     /* "": RAM */
+	char name[64]; /* "": a target of its own for this association */
+	char path[4096]; /* "": RAM */
 	uint32_t block_bytes;
 	uint64_t size_bytes;
 	bool read_only;
 };
 
 #define TARGET_DEFAULT_PORT "4420"
-#define TARGET_SOFT_BYTES (UINT64_C(64) << 20)
+#define TARGET_SOFT_BYTES   (UINT64_C(64) << 20)
 
 /* -EINVAL with a sentence that quotes what is wrong. */
 int nvmfr__target_parse(const struct nvmfr_ctrl_opts *opts, struct target *out);

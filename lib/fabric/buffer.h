@@ -14,32 +14,32 @@
 enum { FAB_SEAM_BYTES = 1 << 20 };
 
 enum buffer_flags {
-	BUFFER_OWNED = 1,         /* nvmfr_buffer_alloc's: unmapped at release */
-	BUFFER_DMABUF = 2,        /* the CPU must not touch it; never in-capsule */
+	BUFFER_OWNED = 1, /* nvmfr_buffer_alloc's: unmapped at release */
+	BUFFER_DMABUF = 2, /* the CPU must not touch it; never in-capsule */
 };
 
 struct buffer_key {
 	uint32_t rkey, lkey;
-	uint32_t access;          /* enum fab_access; 0: not here, or in several MRs */
-	uint32_t count;           /* MRs on this device */
-	uint64_t sgl;             /* rkey and type where a keyed descriptor's second half has them */
+	uint32_t access; /* enum fab_access; 0: not here, or in several MRs */
+	uint32_t count; /* MRs on this device */
+	uint64_t sgl; /* rkey and type where a keyed descriptor's second half has them */
 };
 
 struct nvmfr_buffer {
-	uint64_t addr;            /* what a descriptor names at offset 0 */
+	uint64_t addr; /* what a descriptor names at offset 0 */
 	uint64_t len;
-	const void *host;         /* the nvmfr_host that owns it */
-	uint32_t access;          /* asked for, enum fab_access */
-	uint32_t flags;           /* enum buffer_flags */
+	const void *host; /* the nvmfr_host that owns it */
+	uint32_t access; /* asked for, enum fab_access */
+	uint32_t flags; /* enum buffer_flags */
 	struct buffer_key keys[FAB_MAX_DEVICES];
 
-	struct fab_mr *mrs[FAB_MAX_DEVICES];    /* keys[i].count of them */
-	uint64_t stride[FAB_MAX_DEVICES];       /* MR k starts at k * stride */
-	void *map;                /* BUFFER_OWNED: what to unmap */
+	struct fab_mr *mrs[FAB_MAX_DEVICES]; /* keys[i].count of them */
+	uint64_t stride[FAB_MAX_DEVICES]; /* MR k starts at k * stride */
+	void *map; /* BUFFER_OWNED: what to unmap */
 	size_t map_bytes;
-	int dmabuf_fd;            /* BUFFER_DMABUF: our own duplicate */
+	int dmabuf_fd; /* BUFFER_DMABUF: our own duplicate */
 	uint64_t dmabuf_offset;
-	struct nvmfr_buffer *next, **prev;      /* the host's list */
+	struct nvmfr_buffer *next, **prev; /* the host's list */
 };
 
 /* Registers buf on dev; nothing to do if it is. The sentence names buffer, device and cause. */

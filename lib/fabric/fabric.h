@@ -26,8 +26,8 @@
 
 enum {
 	FAB_MAX_DEVICES = 8,
-	FAB_SIGNAL_EVERY = 16,    /* one SEND in so many is signaled: positions 15, 31, ... */
-	FAB_RECV_BATCH = 16,      /* the floor above reposts this many receives at a time */
+	FAB_SIGNAL_EVERY = 16, /* one SEND in so many is signaled: positions 15, 31, ... */
+	FAB_RECV_BATCH = 16, /* the floor above reposts this many receives at a time */
 	FAB_CAPSULE_BYTES = 64,
 	FAB_RESPONSE_BYTES = 16,
 	FAB_MAX_DESCRIPTORS = 16,
@@ -37,13 +37,13 @@ enum {
 /* ---- memory ----------------------------------------------------------------------------------- */
 
 enum fab_access {
-	FAB_ACCESS_SOURCE = 1,    /* the peer reads it (NVMe writes), or a SEND carries it */
-	FAB_ACCESS_TARGET = 2,    /* the peer writes it (NVMe reads) */
+	FAB_ACCESS_SOURCE = 1, /* the peer reads it (NVMe writes), or a SEND carries it */
+	FAB_ACCESS_TARGET = 2, /* the peer writes it (NVMe reads) */
 };
 
 struct fab_mr {
 	uint32_t lkey, rkey;
-	void *handle;             /* the backend's own */
+	void *handle; /* the backend's own */
 };
 
 struct fab_ops;
@@ -51,9 +51,9 @@ struct fab_ops;
 /* A NIC, or the soft fabric's stand-in for one. Lives until its fab is closed. */
 struct fab_dev {
 	const struct fab_ops *ops;
-	unsigned int index;       /* into fab_host.devs and every buffer's keys */
-	int numa_node;            /* -1: unknown */
-	uint64_t max_mr_bytes;    /* larger memory is split over several MRs */
+	unsigned int index; /* into fab_host.devs and every buffer's keys */
+	int numa_node; /* -1: unknown */
+	uint64_t max_mr_bytes; /* larger memory is split over several MRs */
 	char name[64];
 };
 
@@ -72,43 +72,43 @@ int nvmfr__fab_dev_add(struct fab_host *fh, struct fab_dev *dev);
 struct nvmfr_soft_target;
 
 struct fab_ep_params {
-	void *owner;                        /* comes back in events */
+	void *owner; /* comes back in events */
 	uint16_t qid;
-	uint16_t depth;                     /* commands in flight, 1-based */
-	uint16_t max_descriptors;           /* SGL descriptors a capsule may carry behind its SQE; 0 or 1: none */
-	bool in_capsule;                    /* SENDs may carry data from a buffer (fab_tail) */
-	bool want_fd;                       /* fd() and arm() will be used */
-	uint8_t tos;                        /* 0: as routed */
-	uint8_t ack_timeout;                /* 0: the device's default; else 4.096 us * 2^n */
+	uint16_t depth; /* commands in flight, 1-based */
+	uint16_t max_descriptors; /* SGL descriptors a capsule may carry behind its SQE; 0 or 1: none */
+	bool in_capsule; /* SENDs may carry data from a buffer (fab_tail) */
+	bool want_fd; /* fd() and arm() will be used */
+	uint8_t tos; /* 0: as routed */
+	uint8_t ack_timeout; /* 0: the device's default; else 4.096 us * 2^n */
 	uint8_t retry_count, rnr_retry_count;
-	uint32_t cm_timeout_ms;             /* a bound on each of: address, route */
-	struct sockaddr_storage dst;        /* verbs */
-	struct sockaddr_storage src;        /* verbs; ss_family AF_UNSPEC: routing chooses */
-	struct nvmfr_soft_target *target;   /* soft */
+	uint32_t cm_timeout_ms; /* a bound on each of: address, route */
+	struct sockaddr_storage dst; /* verbs */
+	struct sockaddr_storage src; /* verbs; ss_family AF_UNSPEC: routing chooses */
+	struct nvmfr_soft_target *target; /* soft */
 };
 
 struct fab_ep {
 	const struct fab_ops *ops;
 	/* valid from FAB_EV_CONNECTED on */
-	unsigned char *capsules;            /* send_positions * FAB_CAPSULE_BYTES, zeroed */
-	unsigned char *tails;               /* send_positions * tail_bytes: room for SGL descriptors; NULL: none */
-	unsigned char *responses;           /* recv_positions * FAB_RESPONSE_BYTES */
-	uint32_t tail_bytes;                /* 16 * max_descriptors, or 0 */
-	uint32_t send_positions;            /* a multiple of FAB_SIGNAL_EVERY, >= depth + FAB_SIGNAL_EVERY */
-	uint32_t recv_positions;            /* >= depth + FAB_RECV_BATCH */
+	unsigned char *capsules; /* send_positions * FAB_CAPSULE_BYTES, zeroed */
+	unsigned char *tails; /* send_positions * tail_bytes: room for SGL descriptors; NULL: none */
+	unsigned char *responses; /* recv_positions * FAB_RESPONSE_BYTES */
+	uint32_t tail_bytes; /* 16 * max_descriptors, or 0 */
+	uint32_t send_positions; /* a multiple of FAB_SIGNAL_EVERY, >= depth + FAB_SIGNAL_EVERY */
+	uint32_t recv_positions; /* >= depth + FAB_RECV_BATCH */
 	struct fab_dev *dev;
 	void *owner;
-	char error[FAB_ERROR_TEXT];         /* the owner's: why poll() or post_send() said bad */
-	char peer[96];                      /* "10.0.0.1:4420", "soft target 'x'": for sentences */
+	char error[FAB_ERROR_TEXT]; /* the owner's: why poll() or post_send() said bad */
+	char peer[96]; /* "10.0.0.1:4420", "soft target 'x'": for sentences */
 };
 
 /* ---- events ----------------------------------------------------------------------------------- */
 
 enum fab_event_type {
 	FAB_EV_NONE = 0,
-	FAB_EV_CONNECTED,         /* rings and dev are valid, receives are posted, SENDs may be */
-	FAB_EV_FAILED,            /* the connect ended: err, text, and for a reject its NVMe status */
-	FAB_EV_DISCONNECTED,      /* the peer or the fabric ended a connection */
+	FAB_EV_CONNECTED, /* rings and dev are valid, receives are posted, SENDs may be */
+	FAB_EV_FAILED, /* the connect ended: err, text, and for a reject its NVMe status */
+	FAB_EV_DISCONNECTED, /* the peer or the fabric ended a connection */
 	FAB_EV_DEVICE_GONE,
 };
 
@@ -116,19 +116,19 @@ struct fab_event {
 	enum fab_event_type type;
 	struct fab_ep *ep;
 	void *owner;
-	int err;                  /* -errno */
-	uint16_t reject_status;   /* RDMA transport specification's reject status, 0: none told */
-	bool retryable;           /* stale connection, no resources: worth another try after a pause */
-	uint16_t crqsize;         /* FAB_EV_CONNECTED: the peer's word, informative */
+	int err; /* -errno */
+	uint16_t reject_status; /* RDMA transport specification's reject status, 0: none told */
+	bool retryable; /* stale connection, no resources: worth another try after a pause */
+	uint16_t crqsize; /* FAB_EV_CONNECTED: the peer's word, informative */
 	char text[FAB_ERROR_TEXT];
 };
 
 /* ---- poll's answer, one packed word ------------------------------------------------------------ */
 
-#define FAB_POLL_RESPONSES(w)  ((uint32_t)(w) & 0xffffu)          /* new ones in the receive ring */
-#define FAB_POLL_SENDS(w)      ((uint32_t)((w) >> 16) & 0xffffu)  /* positions newly done, oldest first */
-#define FAB_POLL_BAD           (1ull << 32)                       /* connection failed: see ep->error */
-#define FAB_POLL_MORE          (1ull << 33)                       /* the CQ was not seen empty */
+#define FAB_POLL_RESPONSES(w) ((uint32_t)(w)&0xffffu) /* new ones in the receive ring */
+#define FAB_POLL_SENDS(w)     ((uint32_t)((w) >> 16) & 0xffffu) /* positions newly done, oldest first */
+#define FAB_POLL_BAD	      (1ull << 32) /* connection failed: see ep->error */
+#define FAB_POLL_MORE	      (1ull << 33) /* the CQ was not seen empty */
 
 /* What a SEND carries behind its SQE: the caller's own registered bytes (in-capsule data), or
  * descriptors that the floor above wrote to tails (addr NULL: they are at this position's tail). */
@@ -138,16 +138,16 @@ struct fab_tail {
 	uint32_t lkey;
 };
 
-struct fab;      /* a backend, opened for one host */
+struct fab; /* a backend, opened for one host */
 
 struct fab_ops {
 	const char *name;
 
 	int (*open)(struct fab_host *fh, struct fab **out);
-	void (*close)(struct fab *fab);                  /* no endpoint and no MR may be left */
-	int (*fd)(const struct fab *fab);                /* readable when next_event has something */
-	int (*next_event)(struct fab *fab, struct fab_event *ev);   /* 1: one, 0: none, -errno */
-	uint64_t (*due_ns)(const struct fab *fab);       /* when next_event will have something of its own; UINT64_MAX */
+	void (*close)(struct fab *fab); /* no endpoint and no MR may be left */
+	int (*fd)(const struct fab *fab); /* readable when next_event has something */
+	int (*next_event)(struct fab *fab, struct fab_event *ev); /* 1: one, 0: none, -errno */
+	uint64_t (*due_ns)(const struct fab *fab); /* when next_event will have something of its own; UINT64_MAX */
 
 	int (*ep_create)(struct fab *fab, const struct fab_ep_params *params, struct fab_ep **out);
 	/* Starts; ends in FAB_EV_CONNECTED or FAB_EV_FAILED. req: 32 bytes of CM private data. */

@@ -13,22 +13,22 @@
 struct ns_entry {
 	uint64_t blocks;
 	uint32_t nsid;
-	uint32_t shift;               /* log2 of the bytes of a block */
+	uint32_t shift; /* log2 of the bytes of a block */
 	uint32_t metadata_bytes;
 	bool write_protected;
-	const char *refusal;          /* why no I/O is possible; NULL: it is */
+	const char *refusal; /* why no I/O is possible; NULL: it is */
 	uint8_t nguid[16], uuid[16], eui64[8];
 };
 
 struct ns_table {
 	_Atomic uint32_t refs;
 	uint32_t count;
-	struct ns_entry entries[];    /* NSID ascending */
+	struct ns_entry entries[]; /* NSID ascending */
 };
 
-struct ns_table *nvmfr__ns_table_new(uint32_t count);       /* one reference, entries zeroed */
+struct ns_table *nvmfr__ns_table_new(uint32_t count); /* one reference, entries zeroed */
 struct ns_table *nvmfr__ns_table_get(struct ns_table *table);
-void nvmfr__ns_table_put(struct ns_table *table);           /* accepts NULL */
+void nvmfr__ns_table_put(struct ns_table *table); /* accepts NULL */
 
 /* The entry of nsid, or with after set the first above it; NULL: none. Accepts a NULL table. */
 const struct ns_entry *nvmfr__ns_find(const struct ns_table *table, uint32_t nsid);

@@ -6,7 +6,7 @@
 #include "queue/qpair.h"
 #include "wire/status.h"
 
-#define PHASE_TAG UINT32_C(0x10000)      /* CQE dword 3 bit 16: reserved over fabrics, not looked at */
+#define PHASE_TAG UINT32_C(0x10000) /* CQE dword 3 bit 16: reserved over fabrics, not looked at */
 
 static inline uint32_t load32(const unsigned char *p)
 {
@@ -29,7 +29,6 @@ static void put_slot(struct nvmfr_qpair *qp, struct qslot *slot, uint32_t cid)
 	atomic_store_explicit(&slot->expect, cid ^ 1u, memory_order_relaxed);
 	set_slot_kind(slot, SLOT_PLAIN);
 	*qp->free_top++ = slot;
-	qp->commands++;
 }
 
 static bool send_done(const struct nvmfr_qpair *qp, uint32_t seq)
@@ -38,8 +37,9 @@ static bool send_done(const struct nvmfr_qpair *qp, uint32_t seq)
 }
 
 /* A command is over, well or not. 1: out is filled. */
-static unsigned int end_command(struct nvmfr_qpair *qp, struct qslot *slot, uint32_t cid, int32_t result,
-				uint16_t status, uint64_t cqe_result, struct nvmfr_completion *out)
+static unsigned int end_command(struct nvmfr_qpair *qp, struct qslot *slot, uint32_t cid,
+				int32_t result, uint16_t status, uint64_t cqe_result,
+				struct nvmfr_completion *out)
 {
 	unsigned int n = 1;
 
@@ -47,7 +47,10 @@ static unsigned int end_command(struct nvmfr_qpair *qp, struct qslot *slot, uint
 		n = nvmfr__split_child_done(qp, slot, result, status, cqe_result, out);
 	} else {
 		*out = (struct nvmfr_completion){
-			.user_data = slot->user_data, .qpair_data = qp->qpair_data, .result = result, .status = status,
+			.user_data = slot->user_data,
+			.qpair_data = qp->qpair_data,
+			.result = result,
+			.status = status,
 			.cqe_result = cqe_result,
 		};
 	}
@@ -56,13 +59,14 @@ static unsigned int end_command(struct nvmfr_qpair *qp, struct qslot *slot, uint
 }
 
 /* The response to a SEND that still holds the caller's data: kept until that is in, too. */
-static unsigned int end_carried(struct nvmfr_qpair *qp, struct qslot *slot, uint16_t status, uint64_t cqe_result,
-				struct nvmfr_completion *out)
+static unsigned int end_carried(struct nvmfr_qpair *qp, struct qslot *slot, uint16_t status,
+				uint64_t cqe_result, struct nvmfr_completion *out)
 {
 	struct held_cqe *held = &qp->held_cqe[slot - qp->slots];
 
 	if (send_done(qp, slot->ref))
-		return end_command(qp, slot, slot->cid, status ? -EREMOTEIO : 0, status, cqe_result, out);
+		return end_command(qp, slot, slot->cid, status ? -EREMOTEIO : 0, status, cqe_result,
+				   out);
 	*held = (struct held_cqe){ .result = cqe_result, .status = status };
 	slot->answered = true;
 	qp->held++;
@@ -70,16 +74,19 @@ static unsigned int end_carried(struct nvmfr_qpair *qp, struct qslot *slot, uint
 }
 
 /* The response was in and only its SEND was waited for: the outcome is known. */
-static unsigned int end_held(struct nvmfr_qpair *qp, struct qslot *slot, struct nvmfr_completion *out)
+static unsigned int end_held(struct nvmfr_qpair *qp, struct qslot *slot,
+			     struct nvmfr_completion *out)
 {
 	const struct held_cqe *held = &qp->held_cqe[slot - qp->slots];
 
 	slot->answered = false;
 	qp->held--;
-	return end_command(qp, slot, slot->cid, held->status ? -EREMOTEIO : 0, held->status, held->result, out);
+	return end_command(qp, slot, slot->cid, held->status ? -EREMOTEIO : 0, held->status,
+			   held->result, out);
 }
 
-static unsigned int release_held(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max)
+static unsigned int release_held(struct nvmfr_qpair *qp, struct nvmfr_completion *out,
+				 unsigned int max)
 {
 	unsigned int n = 0;
 
@@ -112,18 +119,21 @@ static void bad_cid(struct nvmfr_qpair *qp, const struct qslot *slot, uint32_t c
 		what = "was never issued";
 	else if (cid == slot_cid(qp, slot))
 		what = "was completed before (a duplicate)";
-	nvmfr__qpair_fault(qp, -EPROTO, "qpair %u: the peer answered with CID 0x%04x, which %s", qp->qid, cid, what);
+	nvmfr__qpair_fault(qp, -EPROTO, "qpair %u: the peer answered with CID 0x%04x, which %s",
+			   qp->qid, cid, what);
 }
 
 /* A dword that is not what its slot expects. */
 static __attribute__((noinline)) unsigned int end_odd(struct nvmfr_qpair *qp, struct qslot *slot,
-						      const unsigned char *response, struct nvmfr_completion *out)
+						      const unsigned char *response,
+						      struct nvmfr_completion *out)
 {
 	uint32_t dword = load32(response + 12), cid = dword & 0xffffu;
 	uint16_t status = (uint16_t)(dword >> 17);
 	uint64_t result = load64(response);
 
-	if (slot_kind(slot) == SLOT_PLAIN && ((atomic_load_explicit(&slot->expect, memory_order_relaxed) ^ dword) & 0xffffu) == 0)
+	if (slot_kind(slot) == SLOT_PLAIN &&
+	    ((atomic_load_explicit(&slot->expect, memory_order_relaxed) ^ dword) & 0xffffu) == 0)
 		return end_command(qp, slot, cid, status ? -EREMOTEIO : 0, status, result, out);
 	if (slot_kind(slot) == SLOT_CHILD && slot->cid == cid)
 		return end_command(qp, slot, cid, status ? -EREMOTEIO : 0, status, result, out);
@@ -137,8 +147,10 @@ static __attribute__((noinline)) unsigned int end_odd(struct nvmfr_qpair *qp, st
  * Plain completions from responses that lie one behind the other, until n are taken or one is not
  * what its slot expects. Returns how many.
  */
-static inline __attribute__((always_inline)) uint32_t consume_plain(struct nvmfr_qpair *qp, const unsigned char *response,
-								    struct nvmfr_completion *out, uint32_t n)
+static inline __attribute__((always_inline)) uint32_t consume_plain(struct nvmfr_qpair *qp,
+								    const unsigned char *response,
+								    struct nvmfr_completion *out,
+								    uint32_t n)
 {
 	struct qslot *const slots = qp->slots;
 	const uint64_t qpair_data = qp->qpair_data;
@@ -162,7 +174,6 @@ static inline __attribute__((always_inline)) uint32_t consume_plain(struct nvmfr
 		out->cqe_result = load64(response);
 	}
 	qp->free_top = top;
-	qp->commands += i;
 	return i;
 }
 
@@ -183,15 +194,17 @@ static inline void took(struct nvmfr_qpair *qp, uint32_t n)
 		qp->recv_pos = 0;
 }
 
-/* Takes up to n responses, none behind one that breaks the queue. Returns how many completions that made. */
-static inline __attribute__((always_inline)) unsigned int consume(struct nvmfr_qpair *qp, struct nvmfr_completion *out,
-								  uint32_t n)
+/* Takes up to n responses, none behind one that breaks the queue. Returns how many completions that
+ * made. */
+static inline __attribute__((always_inline)) unsigned int
+consume(struct nvmfr_qpair *qp, struct nvmfr_completion *out, uint32_t n)
 {
 	struct nvmfr_completion *const begin = out;
 	bool was_broken = qp->broken;
 
 	while (n) {
-		const unsigned char *response = qp->responses + (size_t)qp->recv_pos * FAB_RESPONSE_BYTES;
+		const unsigned char *response =
+			qp->responses + (size_t)qp->recv_pos * FAB_RESPONSE_BYTES;
 		uint32_t run = nvmfr__min_u32(n, qp->recv_positions - qp->recv_pos);
 		uint32_t taken = consume_plain(qp, response, out, run);
 
@@ -231,7 +244,8 @@ static void repost(struct nvmfr_qpair *qp)
 	qp->ops->post_recv(qp->ep, n);
 }
 
-/* The service's tick moved: is a command over its time? Told once; the association goes down for it. */
+/* The service's tick moved: is a command over its time? Told once; the association goes down for
+ * it. */
 static __attribute__((noinline)) void check_timeouts(struct nvmfr_qpair *qp)
 {
 	uint32_t now = atomic_load_explicit(qp->tick, memory_order_relaxed);
@@ -246,11 +260,13 @@ static __attribute__((noinline)) void check_timeouts(struct nvmfr_qpair *qp)
 			qp->expired++;
 	}
 	if (qp->expired)
-		nvmfr__qpair_fault(qp, -ETIMEDOUT, "qpair %u: %u command%s unanswered for longer than io_timeout_ms",
-				   qp->qid, qp->expired, qp->expired == 1 ? "" : "s");
+		nvmfr__qpair_fault(
+			qp, -ETIMEDOUT,
+			"qpair %u: %u command%s unanswered for longer than io_timeout_ms", qp->qid,
+			qp->expired, qp->expired == 1 ? "" : "s");
 }
 
-/* ---- after the connection --------------------------------------------------------------------------- */
+/* ---- after the connection -------------------------------------------------------------------- */
 
 static int32_t lost_result(const struct nvmfr_qpair *qp, const struct qslot *slot)
 {
@@ -260,7 +276,8 @@ static int32_t lost_result(const struct nvmfr_qpair *qp, const struct qslot *slo
 }
 
 /* Completions for what will never be answered. The endpoint cannot touch memory any more. */
-static unsigned int synthesize(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max)
+static unsigned int synthesize(struct nvmfr_qpair *qp, struct nvmfr_completion *out,
+			       unsigned int max)
 {
 	unsigned int n = 0;
 
@@ -270,7 +287,8 @@ static unsigned int synthesize(struct nvmfr_qpair *qp, struct nvmfr_completion *
 		if (slot_kind(slot) == SLOT_CARRIED && slot->answered)
 			n += end_held(qp, slot, &out[n]);
 		else if (slot_in_flight(qp, slot))
-			n += end_command(qp, slot, slot_cid(qp, slot), lost_result(qp, slot), 0, 0, &out[n]);
+			n += end_command(qp, slot, slot_cid(qp, slot), lost_result(qp, slot), 0, 0,
+					 &out[n]);
 	}
 	if (n < max && qp->parents)
 		n += nvmfr__split_reap(qp, out + n, max - n);
@@ -278,7 +296,8 @@ static unsigned int synthesize(struct nvmfr_qpair *qp, struct nvmfr_completion *
 }
 
 /* Responses that arrived before the end are completions like any other. */
-static unsigned int collect_rest(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max)
+static unsigned int collect_rest(struct nvmfr_qpair *qp, struct nvmfr_completion *out,
+				 unsigned int max)
 {
 	unsigned int n = 0;
 	uint64_t word = FAB_POLL_MORE;
@@ -313,10 +332,11 @@ static int poll_lost(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsig
 	return n ? (int)n : nvmfr__qpair_state_error(qp);
 }
 
-/* ---- entry ------------------------------------------------------------------------------------------ */
+/* ---- entry ----------------------------------------------------------------------------------- */
 
 /* Not live, or news: what the first look of a poll does not pass. */
-static __attribute__((noinline)) int poll_slow(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max)
+static __attribute__((noinline)) int poll_slow(struct nvmfr_qpair *qp, struct nvmfr_completion *out,
+					       unsigned int max)
 {
 	if (nvmfr__qpair_forked(qp))
 		return nvmfr__qpair_state_error(qp);
@@ -328,7 +348,8 @@ static __attribute__((noinline)) int poll_slow(struct nvmfr_qpair *qp, struct nv
 }
 
 /* Held responses, a failed connection, receives to repost. */
-static inline unsigned int look_after(struct nvmfr_qpair *qp, uint64_t word, struct nvmfr_completion *out, unsigned int max)
+static inline unsigned int look_after(struct nvmfr_qpair *qp, uint64_t word,
+				      struct nvmfr_completion *out, unsigned int max)
 {
 	unsigned int n = 0;
 
@@ -345,8 +366,8 @@ static inline unsigned int look_after(struct nvmfr_qpair *qp, uint64_t word, str
  * Goes on behind n completions and the fabric's last word, until max are found or nothing is left:
  * neither in the CQ nor, seen but not taken, in the ring.
  */
-static __attribute__((noinline)) int poll_rest(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max,
-					       unsigned int n, uint64_t word)
+static __attribute__((noinline)) int poll_rest(struct nvmfr_qpair *qp, struct nvmfr_completion *out,
+					       unsigned int max, unsigned int n, uint64_t word)
 {
 	for (;;) {
 		n += consume(qp, out + n, nvmfr__min_u32(qp->ready, max - n));
@@ -363,14 +384,16 @@ static __attribute__((noinline)) int poll_rest(struct nvmfr_qpair *qp, struct nv
 }
 
 /* Time has passed, or something waits inside: all that a poll may have to see to. */
-static __attribute__((noinline)) int poll_all(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max)
+static __attribute__((noinline)) int poll_all(struct nvmfr_qpair *qp, struct nvmfr_completion *out,
+					      unsigned int max)
 {
 	if (atomic_load_explicit(qp->tick, memory_order_relaxed) != qp->seen_tick)
 		check_timeouts(qp);
 	return poll_rest(qp, out, max, 0, qp->ready < max ? poll_fabric(qp) : 0);
 }
 
-/* The common case in line: plain responses that fit the caller's array, in one piece of the ring. */
+/* The common case in line: plain responses that fit the caller's array, in one piece of the ring.
+ */
 int nvmfr__qpair_poll(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max)
 {
 	uint32_t got, taken;
@@ -384,11 +407,13 @@ int nvmfr__qpair_poll(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsi
 	word = qp->ops->poll(qp->ep);
 	qp->done_seq += FAB_POLL_SENDS(word);
 	got = FAB_POLL_RESPONSES(word);
-	if (unlikely(word >> 32) || unlikely(got > max) || unlikely(got > qp->recv_positions - qp->recv_pos)) {
+	if (unlikely(word >> 32) || unlikely(got > max) ||
+	    unlikely(got > qp->recv_positions - qp->recv_pos)) {
 		qp->ready = got;
 		return poll_rest(qp, out, max, 0, word);
 	}
-	taken = consume_plain(qp, qp->responses + (size_t)qp->recv_pos * FAB_RESPONSE_BYTES, out, got);
+	taken = consume_plain(qp, qp->responses + (size_t)qp->recv_pos * FAB_RESPONSE_BYTES, out,
+			      got);
 	qp->ready = got;
 	took(qp, taken);
 	if (unlikely(taken != got))

@@ -12,7 +12,7 @@
 
 #include "base/err.h"
 
-/* ---- life ------------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 struct nvmfr_qpair *nvmfr__qpair_new(uint16_t qid)
 {
@@ -73,7 +73,8 @@ static int alloc_rings(struct nvmfr_qpair *qp, uint32_t depth)
 {
 	uint32_t n = table_size(depth);
 
-	qp->slots = aligned_alloc(CACHE_LINE, (n * sizeof(*qp->slots) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+	qp->slots = aligned_alloc(CACHE_LINE, (n * sizeof(*qp->slots) + CACHE_LINE - 1) /
+						      CACHE_LINE * CACHE_LINE);
 	qp->free_base = calloc(depth, sizeof(struct qslot *));
 	qp->parents = calloc(depth, sizeof(*qp->parents));
 	qp->held_cqe = calloc(n, sizeof(*qp->held_cqe));
@@ -88,7 +89,8 @@ static int alloc_rings(struct nvmfr_qpair *qp, uint32_t depth)
 static void set_device(struct nvmfr_qpair *qp, uint32_t index)
 {
 	qp->dev_index = index;
-	qp->key_offset = (uint32_t)(offsetof(struct nvmfr_buffer, keys) + index * sizeof(struct buffer_key));
+	qp->key_offset =
+		(uint32_t)(offsetof(struct nvmfr_buffer, keys) + index * sizeof(struct buffer_key));
 }
 
 int nvmfr__qpair_attach(struct nvmfr_qpair *qp, struct fab_ep *ep, uint32_t depth)
@@ -120,7 +122,7 @@ int nvmfr__qpair_attach(struct nvmfr_qpair *qp, struct fab_ep *ep, uint32_t dept
 	return 0;
 }
 
-/* ---- news between service and owner ----------------------------------------------------------------- */
+/* ---- news between service and owner ---------------------------------------------------------- */
 
 static void ring(int fd)
 {
@@ -155,6 +157,7 @@ static void move_in(struct nvmfr_qpair *qp, struct nvmfr_qpair *boot)
 	qp->depth = boot->depth;
 	qp->send_seq = boot->send_seq;
 	qp->lap = boot->lap;
+	qp->laps = qp->laps - boot->send_seq; /* the service's do not count */
 	qp->done_seq = boot->done_seq;
 	qp->recv_pos = boot->recv_pos;
 	qp->ready = boot->ready;
@@ -181,8 +184,9 @@ static int watch_endpoint(struct nvmfr_qpair *qp)
 	int fd = qp->ops->ep_fd(qp->ep);
 
 	if (epoll_ctl(qp->epoll_fd, EPOLL_CTL_ADD, fd, &ev) && errno != EEXIST)
-		return nvmfr__fail(-errno, "qpair %u: its completion descriptor cannot be watched: %s", qp->qid,
-				   nvmfr__strerror(errno));
+		return nvmfr__fail(-errno,
+				   "qpair %u: its completion descriptor cannot be watched: %s",
+				   qp->qid, nvmfr__strerror(errno));
 	return 0;
 }
 
@@ -217,7 +221,8 @@ void nvmfr__qpair_adopt(struct nvmfr_qpair *qp)
 		qp->ns = nvmfr__ns_table_get(link->ns);
 	}
 	qp->limits = link->limits;
-	qp->limits.max_descriptors = nvmfr__min_u32(link->limits.max_descriptors, qp->max_descriptors);
+	qp->limits.max_descriptors =
+		nvmfr__min_u32(link->limits.max_descriptors, qp->max_descriptors);
 	qp->icd_bytes = link->limits.icd_bytes;
 	qp->nsid = 0;
 	qp->read_head = qp->write_head = 0;
@@ -247,7 +252,8 @@ void nvmfr__qpair_fault(struct nvmfr_qpair *qp, int err, const char *fmt, ...)
 		return;
 	pthread_mutex_lock(link->lock);
 	link->fault = err;
-	snprintf(link->fault_text, sizeof(link->fault_text), "%.*s", (int)sizeof(link->fault_text) - 1, qp->sentence);
+	snprintf(link->fault_text, sizeof(link->fault_text), "%.*s",
+		 (int)sizeof(link->fault_text) - 1, qp->sentence);
 	pthread_mutex_unlock(link->lock);
 	ring(link->service_fd);
 }
@@ -266,7 +272,8 @@ void nvmfr__qpair_retire(struct nvmfr_qpair *qp)
 }
 
 /* Exact when the owner asks; from another thread a look at what may just change, and not more. */
-static __attribute__((no_sanitize("thread"))) bool parent_names(const struct qparent *parent, const struct nvmfr_buffer *buf)
+static __attribute__((no_sanitize("thread"))) bool parent_names(const struct qparent *parent,
+								const struct nvmfr_buffer *buf)
 {
 	if (!parent->busy)
 		return false;
@@ -283,7 +290,8 @@ bool nvmfr__qpair_names(const struct nvmfr_qpair *qp, const struct nvmfr_buffer 
 	for (uint32_t i = 0; qp->slots && i <= qp->mask; i++) {
 		const struct qslot *slot = &qp->slots[i];
 
-		if (slot_in_flight(qp, slot) && atomic_load_explicit(&slot->buf, memory_order_relaxed) == buf)
+		if (slot_in_flight(qp, slot) &&
+		    atomic_load_explicit(&slot->buf, memory_order_relaxed) == buf)
 			return true;
 	}
 	for (uint32_t i = 0; qp->parents && i < qp->depth; i++)
@@ -295,16 +303,17 @@ bool nvmfr__qpair_names(const struct nvmfr_qpair *qp, const struct nvmfr_buffer 
 int nvmfr__qpair_state_error(struct nvmfr_qpair *qp)
 {
 	if (nvmfr__qpair_forked(qp))
-		return nvmfr__fail(-EOWNERDEAD,
-				   "qpair %u was made before fork(): it works in the parent only; connect anew in the child",
-				   qp->qid);
+		return nvmfr__fail(
+			-EOWNERDEAD,
+			"qpair %u was made before fork(): it works in the parent only; connect anew in the child",
+			qp->qid);
 	if (qp->state == LINK_CONNECTING)
 		return -EAGAIN;
 	nvmfr__err_set(qp->sentence);
 	return -ENOTCONN;
 }
 
-/* ---- sleeping --------------------------------------------------------------------------------------- */
+/* ---- sleeping -------------------------------------------------------------------------------- */
 
 static int make_fds(struct nvmfr_qpair *qp)
 {
@@ -319,7 +328,8 @@ static int make_fds(struct nvmfr_qpair *qp)
 			close(owner);
 		if (epoll >= 0)
 			close(epoll);
-		return nvmfr__fail(err, "qpair %u: no descriptor to sleep on: %s", qp->qid, nvmfr__strerror(err));
+		return nvmfr__fail(err, "qpair %u: no descriptor to sleep on: %s", qp->qid,
+				   nvmfr__strerror(err));
 	}
 	qp->epoll_fd = epoll;
 	pthread_mutex_lock(qp->link.lock);

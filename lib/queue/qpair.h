@@ -29,152 +29,156 @@
 #include "wire/sqe.h"
 
 enum slot_kind {
-	SLOT_PLAIN = 0,      /* free, or ends by the one compare */
-	SLOT_CARRIED,        /* its SEND carries the caller's data: done when response and SEND are in */
-	SLOT_CHILD,          /* one of the commands of a parent */
+	SLOT_PLAIN = 0, /* free, or ends by the one compare */
+	SLOT_CARRIED, /* its SEND carries the caller's data: done when response and SEND are in */
+	SLOT_CHILD, /* one of the commands of a parent */
 };
 
 struct qslot {
 	_Atomic uint32_t expect;
-	uint16_t cid;                        /* kind != SLOT_PLAIN: the command's */
-	_Atomic uint8_t kind;                /* enum slot_kind; by slot_kind() and set_slot_kind() */
-	bool answered;                       /* SLOT_CARRIED: the response is in, the SEND is not */
+	uint16_t cid; /* kind != SLOT_PLAIN: the command's */
+	_Atomic uint8_t kind; /* enum slot_kind; by slot_kind() and set_slot_kind() */
+	bool answered; /* SLOT_CARRIED: the response is in, the SEND is not */
 	uint64_t user_data;
 	const struct nvmfr_buffer *_Atomic buf;
-	uint32_t tick;                       /* when it was submitted */
-	uint32_t ref;                        /* SLOT_CARRIED: send_seq; SLOT_CHILD: index of the parent */
+	uint32_t tick; /* when it was submitted */
+	uint32_t ref; /* SLOT_CARRIED: send_seq; SLOT_CHILD: index of the parent */
 };
 _Static_assert(sizeof(struct qslot) == 32, "two slots to a cache line");
 
 /* Where an I/O's data stands: one buffer, or a place in an iov array. */
 struct cursor {
-	struct nvmfr_iov one;                /* iov points here when there is no array */
+	struct nvmfr_iov one; /* iov points here when there is no array */
 	const struct nvmfr_iov *iov;
-	uint64_t left;                       /* pieces, the present one included */
-	uint64_t skip;                       /* bytes of the present piece already used */
+	uint64_t left; /* pieces, the present one included */
+	uint64_t skip; /* bytes of the present piece already used */
 };
 
 /* An I/O carried by several commands, or with several pieces. */
 struct qparent {
-	struct qparent *next;                /* backlog or free list */
+	struct qparent *next; /* backlog or free list */
 	uint64_t user_data;
-	uint64_t lba, blocks_left;           /* not issued yet */
+	uint64_t lba, blocks_left; /* not issued yet */
 	struct cursor at;
-	const struct nvmfr_iov *iov;         /* from its beginning; NULL: at.one */
+	const struct nvmfr_iov *iov; /* from its beginning; NULL: at.one */
 	uint64_t niov;
-	uint64_t fail_lba;                   /* lowest that failed */
+	uint64_t fail_lba; /* lowest that failed */
 	uint64_t cqe_result;
 	uint32_t nsid;
-	uint32_t outstanding;                /* commands */
-	uint32_t commands;                   /* issued in all */
+	uint32_t outstanding; /* commands */
+	uint32_t commands; /* issued in all */
 	int32_t result;
 	uint16_t status;
 	uint8_t op, shift;
 	bool fua;
-	bool busy;                           /* between accept and completion */
+	bool busy; /* between accept and completion */
 };
 
 /* What a controller allows an I/O queue; from its identify data. */
 struct queue_limits {
-	uint64_t max_xfer_bytes;             /* one command's data */
-	uint64_t zeroes_bytes;               /* Write Zeroes: WZSL, or UINT64_MAX */
-	uint32_t icd_bytes;                  /* 0: no in-capsule data */
-	uint32_t max_descriptors;            /* 1 or more */
-	bool write_zeroes;                   /* ONCS */
+	uint64_t max_xfer_bytes; /* one command's data */
+	uint64_t zeroes_bytes; /* Write Zeroes: WZSL, or UINT64_MAX */
+	uint32_t icd_bytes; /* 0: no in-capsule data */
+	uint32_t max_descriptors; /* 1 or more */
+	bool write_zeroes; /* ONCS */
 };
 
 enum link_state {
-	LINK_CONNECTING = 1,                 /* the endpoint is the service's */
-	LINK_LIVE,                           /* the owner's */
-	LINK_LOST,                           /* disconnected; the owner stops it and returns it */
-	LINK_CLOSED,                         /* returned, or there never was one */
+	LINK_CONNECTING = 1, /* the endpoint is the service's */
+	LINK_LIVE, /* the owner's */
+	LINK_LOST, /* disconnected; the owner stops it and returns it */
+	LINK_CLOSED, /* returned, or there never was one */
 };
 
 struct qpair_link {
-	pthread_mutex_t *lock;               /* the host's, for all below; NULL: the service is the owner */
-	_Atomic uint32_t *word;              /* on a page that fork wipes: 0 is a forked child */
-	const _Atomic uint32_t *tick;        /* the host's coarse time */
-	int service_fd;                      /* eventfd that wakes the service; the owner writes it */
-	int owner_fd;                        /* eventfd that wakes the owner; -1: not made yet */
+	pthread_mutex_t *lock; /* the host's, for all below; NULL: the service is the owner */
+	_Atomic uint32_t *word; /* on a page that fork wipes: 0 is a forked child */
+	const _Atomic uint32_t *tick; /* the host's coarse time */
+	int service_fd; /* eventfd that wakes the service; the owner writes it */
+	int owner_fd; /* eventfd that wakes the owner; -1: not made yet */
 
 	/* service to owner */
 	enum link_state state;
-	struct fab_ep *ep;                   /* until the owner returned it and the service destroyed it */
-	struct nvmfr_qpair *boot;            /* a connected queue for the owner to move in */
+	struct fab_ep *ep; /* until the owner returned it and the service destroyed it */
+	struct nvmfr_qpair *boot; /* a connected queue for the owner to move in */
 	struct queue_limits limits;
-	struct ns_table *ns;                 /* a reference */
-	void *entry;                         /* the service's own */
-	int err;                             /* LINK_LOST: why */
+	struct ns_table *ns; /* a reference */
+	void *entry; /* the service's own */
+	int err; /* LINK_LOST: why */
 	char sentence[256];
 
 	/* owner to service */
-	int fault;                           /* the owner saw the connection fail: -errno */
+	int fault; /* the owner saw the connection fail: -errno */
 	char fault_text[FAB_ERROR_TEXT];
-	_Atomic uint32_t wake_tick;          /* a sleeper's nearest deadline; 0: none */
+	_Atomic uint32_t wake_tick; /* a sleeper's nearest deadline; 0: none */
 };
 
 struct nvmfr_qpair {
 	/* written on every command or batch */
 	_Alignas(CACHE_LINE) uint32_t credit;
 	uint32_t send_seq, lap, done_seq;
-	struct qslot **free_top;             /* the next free slot is free_top[-1] */
-	uint32_t recv_pos;                   /* of the oldest response not consumed */
-	uint32_t ready;                      /* responses seen by the fabric, not consumed */
-	uint32_t held;                       /* SLOT_CARRIED that are answered */
-	uint32_t unposted;                   /* receives consumed, not reposted */
-	uint64_t commands;                   /* completed */
+	struct qslot **free_top; /* the next free slot is free_top[-1] */
+	uint32_t recv_pos; /* of the oldest response not consumed */
+	uint32_t ready; /* responses seen by the fabric, not consumed */
+	uint32_t held; /* SLOT_CARRIED that are answered */
+	uint32_t unposted; /* receives consumed, not reposted */
+	uint64_t laps; /* commands sent before the present lap */
 
 	/* read on every command, changed when the namespace or the connection does */
 	_Alignas(CACHE_LINE) const _Atomic uint32_t *word;
 	const _Atomic uint32_t *tick;
 	const void *host;
-	uint32_t adopted;                    /* *word while live and well; else WORD_NEVER */
-	uint32_t nsid;                       /* the namespace last used; 0: none */
-	uint64_t read_head, write_head;      /* first 8 bytes of a plain nvmfr_io to it */
+	uint32_t adopted; /* *word while live and well; else WORD_NEVER */
+	uint32_t nsid; /* the namespace last used; 0: none */
+	uint64_t read_head, write_head; /* first 8 bytes of a plain nvmfr_io to it */
 	uint64_t ns_blocks;
-	uint64_t ns_max_blocks;              /* one command's, at most ns_blocks; 0: none is remembered */
+	uint64_t ns_max_blocks; /* one command's, at most ns_blocks; 0: none is remembered */
 
 	_Alignas(CACHE_LINE) struct qslot *slots;
 	unsigned char *capsules;
 	const unsigned char *responses;
 	struct fab_ep *ep;
 	const struct fab_ops *ops;
-	uint32_t mask;                       /* slots - 1 */
+	uint32_t mask; /* slots - 1 */
 	uint32_t send_positions, recv_positions;
 	uint32_t icd_bytes;
 	uint32_t ns_shift;
-	uint32_t key_offset;                 /* of this device's key in a buffer */
+	uint32_t key_offset; /* of this device's key in a buffer */
 	uint64_t qpair_data;
 
 	/* cold */
 	_Alignas(CACHE_LINE) uint32_t depth;
 	uint32_t dev_index;
-	uint32_t seen;                       /* *word at the last look at link */
+	uint32_t seen; /* *word at the last look at link */
 	uint32_t seen_tick;
-	uint32_t timeout_ticks;              /* 0: never */
-	uint32_t expired;                    /* commands found over their time */
+	uint32_t timeout_ticks; /* 0: never */
+	uint32_t expired; /* commands found over their time */
 	uint32_t drain_next;
-	enum link_state state;               /* as adopted */
-	bool broken;                         /* the owner saw it fail, the service has been told */
+	enum link_state state; /* as adopted */
+	bool broken; /* the owner saw it fail, the service has been told */
 	uint16_t qid;
-	uint32_t max_descriptors;            /* asked for; limits has the granted ones */
+	uint32_t max_descriptors; /* asked for; limits has the granted ones */
 	struct qslot **free_base;
 	struct qparent *parents, *parent_free, *backlog, **backlog_tail;
-	uint32_t children;                   /* slots of kind SLOT_CHILD */
-	struct held_cqe { uint64_t result; uint16_t status; } *held_cqe;
+	uint32_t children; /* slots of kind SLOT_CHILD */
+	struct held_cqe {
+		uint64_t result;
+		uint16_t status;
+	} * held_cqe;
 	struct queue_limits limits;
-	struct ns_table *ns;                 /* a reference */
+	struct ns_table *ns; /* a reference */
 	uint64_t bounced_bytes;
-	struct nvmfr_buffer *scratch;        /* nvmfr_pread's, made when first needed */
-	int epoll_fd;                        /* -1: not made yet */
+	struct nvmfr_buffer *scratch; /* nvmfr_pread's, made when first needed */
+	int epoll_fd; /* -1: not made yet */
 	int err;
 	char sentence[256];
 	struct qpair_link link;
 };
 _Static_assert(offsetof(struct nvmfr_qpair, word) == CACHE_LINE, "what a command writes fits one line");
-_Static_assert(offsetof(struct nvmfr_qpair, slots) == 2 * CACHE_LINE, "what a command reads of its namespace fits one line");
+_Static_assert(offsetof(struct nvmfr_qpair, slots) == 2 * CACHE_LINE,
+	       "what a command reads of its namespace fits one line");
 
-#define WORD_NEVER UINT32_MAX            /* a word skips it, and 0 */
+#define WORD_NEVER UINT32_MAX /* a word skips it, and 0 */
 
 /* Live and well, and nothing new from the service: the one look that submit and poll take. */
 #define likely_live(qp) \
@@ -218,7 +222,7 @@ static inline uint32_t slot_next_cid(const struct qslot *slot)
 
 /* Nothing attached. The caller fills in host, word, tick and link. */
 struct nvmfr_qpair *nvmfr__qpair_new(uint16_t qid);
-void nvmfr__qpair_free(struct nvmfr_qpair *qp);       /* accepts NULL; the endpoint must be gone */
+void nvmfr__qpair_free(struct nvmfr_qpair *qp); /* accepts NULL; the endpoint must be gone */
 
 /* Makes slots and rings ready for a connected endpoint with `depth` commands in flight. */
 int nvmfr__qpair_attach(struct nvmfr_qpair *qp, struct fab_ep *ep, uint32_t depth);
@@ -231,6 +235,12 @@ static inline bool nvmfr__qpair_forked(const struct nvmfr_qpair *qp)
 	return atomic_load_explicit(qp->word, memory_order_relaxed) == 0;
 }
 
+/* Commands completed so far. */
+static inline uint64_t qpair_commands(const struct nvmfr_qpair *qp)
+{
+	return qp->laps + (qp->send_seq - qp->lap) - (qp->depth - free_slots(qp));
+}
+
 /* How many commands slots and ring take in one run; wraps the ring at its end. */
 static inline uint32_t qpair_room(struct nvmfr_qpair *qp)
 {
@@ -238,6 +248,7 @@ static inline uint32_t qpair_room(struct nvmfr_qpair *qp)
 
 	if (unlikely(position == qp->send_positions)) {
 		qp->lap = qp->send_seq;
+		qp->laps += position;
 		position = 0;
 	}
 	room = qp->send_positions - (qp->send_seq - qp->done_seq);

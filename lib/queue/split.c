@@ -23,7 +23,9 @@ static void cursor_init(struct cursor *at, const struct nvmfr_io *io, uint64_t b
 		at->iov = io->iov;
 		at->left = io->niov;
 	} else {
-		at->one = (struct nvmfr_iov){ .buf = io->buf, .offset_bytes = io->offset_bytes, .len_bytes = bytes };
+		at->one = (struct nvmfr_iov){ .buf = io->buf,
+					      .offset_bytes = io->offset_bytes,
+					      .len_bytes = bytes };
 	}
 }
 
@@ -55,11 +57,11 @@ static uint32_t trim(struct piece *pieces, uint32_t n, uint64_t excess)
 }
 
 /*
- * The pieces of the next command: at most `want` bytes, whole blocks, as many as one command may have.
- * Returns its bytes; 0: a block straddles more pieces than that.
+ * The pieces of the next command: at most `want` bytes, whole blocks, as many as one command may
+ * have. Returns its bytes; 0: a block straddles more pieces than that.
  */
-static uint64_t gather(const struct nvmfr_qpair *qp, const struct cursor *from, uint8_t op, uint32_t shift,
-		       uint64_t want, struct piece *pieces, uint32_t *n)
+static uint64_t gather(const struct nvmfr_qpair *qp, const struct cursor *from, uint8_t op,
+		       uint32_t shift, uint64_t want, struct piece *pieces, uint32_t *n)
 {
 	struct cursor at = *from;
 	uint64_t total = 0, excess;
@@ -71,7 +73,8 @@ static uint64_t gather(const struct nvmfr_qpair *qp, const struct cursor *from, 
 		struct piece *piece = &pieces[*n];
 		uint32_t lkey;
 
-		if (nvmfr__buffer_keys(iov->buf, qp->ep->dev, offset, &bytes, access_of(op), &piece->rkey, &lkey))
+		if (nvmfr__buffer_keys(iov->buf, qp->ep->dev, offset, &bytes, access_of(op),
+				       &piece->rkey, &lkey))
 			break;
 		piece->addr = iov->buf->addr + offset;
 		piece->bytes = (uint32_t)bytes;
@@ -85,7 +88,8 @@ static uint64_t gather(const struct nvmfr_qpair *qp, const struct cursor *from, 
 
 static uint64_t command_bytes(const struct nvmfr_qpair *qp, const struct qparent *parent)
 {
-	uint64_t max = parent->op == NVMFR_OP_WRITE_ZEROES ? qp->limits.zeroes_bytes : qp->limits.max_xfer_bytes;
+	uint64_t max = parent->op == NVMFR_OP_WRITE_ZEROES ? qp->limits.zeroes_bytes
+							   : qp->limits.max_xfer_bytes;
 	uint64_t blocks = nvmfr__min_u64(parent->blocks_left, NVME_RW_MAX_BLOCKS);
 
 	return nvmfr__min_u64(blocks << parent->shift, max);
@@ -99,19 +103,21 @@ static int check_piece(const struct nvmfr_qpair *qp, const struct nvmfr_io *io, 
 
 	if (!iov->buf || iov->buf->host != qp->host)
 		return nvmfr__fail(-EINVAL, "iov[%" PRIu64 "]: buf is NULL or another host's", i);
-	if (!iov->len_bytes || iov->len_bytes > iov->buf->len || iov->offset_bytes > iov->buf->len - iov->len_bytes)
+	if (!iov->len_bytes || iov->len_bytes > iov->buf->len ||
+	    iov->offset_bytes > iov->buf->len - iov->len_bytes)
 		return nvmfr__fail(-ERANGE,
 				   "iov[%" PRIu64 "]: %" PRIu64 " bytes from offset %" PRIu64
 				   " on are none, or reach beyond the buffer's %" PRIu64 " bytes",
 				   i, iov->len_bytes, iov->offset_bytes, iov->buf->len);
-	if (nvmfr__buffer_keys(iov->buf, qp->ep->dev, iov->offset_bytes, &bytes, access_of(io->op), &rkey, &lkey))
+	if (nvmfr__buffer_keys(iov->buf, qp->ep->dev, iov->offset_bytes, &bytes, access_of(io->op),
+			       &rkey, &lkey))
 		return nvmfr__fail_wrap(-EINVAL, "iov[%" PRIu64 "]", i);
 	return 0;
 }
 
 /* Every piece, their sum, and that each block fits the descriptors of one command. */
-static int check_pieces(const struct nvmfr_qpair *qp, const struct nvmfr_io *io, const struct ns_entry *ns,
-			const struct qparent *parent)
+static int check_pieces(const struct nvmfr_qpair *qp, const struct nvmfr_io *io,
+			const struct ns_entry *ns, const struct qparent *parent)
 {
 	uint64_t want = io->nblocks << ns->shift, total = 0;
 	struct piece pieces[FAB_MAX_DESCRIPTORS];
@@ -128,16 +134,20 @@ static int check_pieces(const struct nvmfr_qpair *qp, const struct nvmfr_io *io,
 	if (err)
 		return err;
 	if (total != want)
-		return nvmfr__fail(-EINVAL, "the iov's lengths do not add up to %" PRIu64 " blocks of %u bytes",
+		return nvmfr__fail(-EINVAL,
+				   "the iov's lengths do not add up to %" PRIu64
+				   " blocks of %u bytes",
 				   io->nblocks, 1u << ns->shift);
 	while (trial.blocks_left) {
-		uint64_t bytes = gather(qp, &trial.at, io->op, ns->shift, command_bytes(qp, &trial), pieces, &n);
+		uint64_t bytes = gather(qp, &trial.at, io->op, ns->shift, command_bytes(qp, &trial),
+					pieces, &n);
 
 		if (!bytes)
-			return nvmfr__fail(-EINVAL,
-					   "a block straddles more pieces of the iov than one command can name: %u "
-					   "(controller's MSDBD and the queue pair's max_descriptors)",
-					   qp->limits.max_descriptors);
+			return nvmfr__fail(
+				-EINVAL,
+				"a block straddles more pieces of the iov than one command can name: %u "
+				"(controller's MSDBD and the queue pair's max_descriptors)",
+				qp->limits.max_descriptors);
 		cursor_advance(&trial.at, bytes);
 		trial.blocks_left -= bytes >> ns->shift;
 	}
@@ -155,7 +165,8 @@ static void put_pieces(struct nvmfr_qpair *qp, struct nvme_sqe *sqe, uint32_t po
 		return;
 	}
 	for (uint32_t i = 0; i < n; i++) {
-		struct nvme_sgl sgl = nvme_sgl_keyed(pieces[i].addr, pieces[i].bytes, pieces[i].rkey);
+		struct nvme_sgl sgl =
+			nvme_sgl_keyed(pieces[i].addr, pieces[i].bytes, pieces[i].rkey);
 
 		memcpy(tail + i * sizeof(sgl), &sgl, sizeof(sgl));
 	}
@@ -184,7 +195,8 @@ static void issue_one(struct nvmfr_qpair *qp, struct qparent *parent)
 	sqe->cid = to_le16((uint16_t)cid);
 	sqe->nsid = to_le32(parent->nsid);
 	memcpy(&sqe->cdw10, &lba, sizeof(lba));
-	sqe->cdw12 = to_le32((uint32_t)((bytes >> parent->shift) - 1) | (parent->fua ? NVME_RW_FUA : 0));
+	sqe->cdw12 =
+		to_le32((uint32_t)((bytes >> parent->shift) - 1) | (parent->fua ? NVME_RW_FUA : 0));
 	if (n)
 		put_pieces(qp, sqe, position, pieces, n);
 
@@ -226,19 +238,28 @@ void nvmfr__split_issue(struct nvmfr_qpair *qp)
 	qpair_credit(qp);
 }
 
-int nvmfr__split_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *io, const struct ns_entry *ns)
+int nvmfr__split_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *io,
+			const struct ns_entry *ns)
 {
 	struct qparent *parent = qp->parent_free;
 	struct qparent fresh = {
-		.user_data = io->user_data, .lba = io->lba, .blocks_left = io->nblocks, .fail_lba = UINT64_MAX,
-		.nsid = io->nsid, .op = io->op, .shift = (uint8_t)ns->shift, .fua = io->flags & NVMFR_IO_FUA, .busy = true,
+		.user_data = io->user_data,
+		.lba = io->lba,
+		.blocks_left = io->nblocks,
+		.fail_lba = UINT64_MAX,
+		.nsid = io->nsid,
+		.op = io->op,
+		.shift = (uint8_t)ns->shift,
+		.fua = io->flags & NVMFR_IO_FUA,
+		.busy = true,
 	};
 	int err = 0;
 
 	if (!parent)
 		return -EAGAIN;
 	if (io->nblocks > UINT64_MAX >> ns->shift)
-		return nvmfr__fail(-ERANGE, "%" PRIu64 " blocks are more bytes than 64 bits count", io->nblocks);
+		return nvmfr__fail(-ERANGE, "%" PRIu64 " blocks are more bytes than 64 bits count",
+				   io->nblocks);
 	if (io->flags & NVMFR_IO_VEC) {
 		fresh.iov = io->iov;
 		fresh.niov = io->niov;
@@ -256,7 +277,8 @@ int nvmfr__split_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *io, const
 	return 0;
 }
 
-static unsigned int finish(struct nvmfr_qpair *qp, struct qparent *parent, struct nvmfr_completion *out)
+static unsigned int finish(struct nvmfr_qpair *qp, struct qparent *parent,
+			   struct nvmfr_completion *out)
 {
 	*out = (struct nvmfr_completion){
 		.user_data = parent->user_data,
@@ -279,8 +301,9 @@ static void stop_issuing(struct nvmfr_qpair *qp, struct qparent *parent)
 	parent->blocks_left = 0;
 }
 
-unsigned int nvmfr__split_child_done(struct nvmfr_qpair *qp, struct qslot *slot, int32_t result, uint16_t status,
-				     uint64_t cqe_result, struct nvmfr_completion *out)
+unsigned int nvmfr__split_child_done(struct nvmfr_qpair *qp, struct qslot *slot, int32_t result,
+				     uint16_t status, uint64_t cqe_result,
+				     struct nvmfr_completion *out)
 {
 	struct qparent *parent = &qp->parents[slot->ref];
 
@@ -309,7 +332,8 @@ void nvmfr__split_abandon(struct nvmfr_qpair *qp)
 	}
 }
 
-unsigned int nvmfr__split_reap(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max)
+unsigned int nvmfr__split_reap(struct nvmfr_qpair *qp, struct nvmfr_completion *out,
+			       unsigned int max)
 {
 	unsigned int n = 0;
 

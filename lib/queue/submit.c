@@ -9,11 +9,12 @@
 #define INLINE static inline __attribute__((always_inline))
 
 /*
- * The first eight bytes of a plain read or write: op, no flags, reserved, nsid. One compare with what
- * the last checked namespace allows (qp->read_head, qp->write_head) covers all of these.
+ * The first eight bytes of a plain read or write: op, no flags, reserved, nsid. One compare with
+ * what the last checked namespace allows (qp->read_head, qp->write_head) covers all of these.
  */
 _Static_assert(offsetof(struct nvmfr_io, op) == 0 && offsetof(struct nvmfr_io, nsid) == 4 &&
-	       offsetof(struct nvmfr_io, lba) == 8, "head of struct nvmfr_io");
+		       offsetof(struct nvmfr_io, lba) == 8,
+	       "head of struct nvmfr_io");
 
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define IO_HEAD(op, nsid) ((uint64_t)(nsid) << 32 | (uint64_t)(op))
@@ -44,8 +45,8 @@ INLINE uint64_t sqe_head(uint64_t io_head)
 }
 
 /* Words 1, 2 and 7 of an I/O queue's capsules are zero from connect on and stay so. */
-INLINE void put_rw(unsigned char *capsule, uint64_t io_head, uint32_t cid, uint64_t sgl0, uint64_t sgl1,
-		   uint64_t lba, uint64_t cdw12)
+INLINE void put_rw(unsigned char *capsule, uint64_t io_head, uint32_t cid, uint64_t sgl0,
+		   uint64_t sgl1, uint64_t lba, uint64_t cdw12)
 {
 	put64(capsule, 0, sqe_head(io_head) | (uint64_t)cid << 16);
 	put64(capsule, 3, sgl0);
@@ -54,8 +55,8 @@ INLINE void put_rw(unsigned char *capsule, uint64_t io_head, uint32_t cid, uint6
 	put64(capsule, 6, cdw12);
 }
 
-INLINE void start_slot(struct qslot *slot, uint32_t expect, const struct nvmfr_buffer *buf, uint64_t user_data,
-		       uint32_t tick)
+INLINE void start_slot(struct qslot *slot, uint32_t expect, const struct nvmfr_buffer *buf,
+		       uint64_t user_data, uint32_t tick)
 {
 	atomic_store_explicit(&slot->expect, expect, memory_order_relaxed);
 	atomic_store_explicit(&slot->buf, buf, memory_order_relaxed);
@@ -68,9 +69,11 @@ INLINE uint32_t tick_now(const struct nvmfr_qpair *qp)
 	return atomic_load_explicit(qp->tick, memory_order_relaxed);
 }
 
-/* A write whose data travels behind its SQE. Data and place are the caller's until the SEND is done. */
-static void carry(struct nvmfr_qpair *qp, struct qslot *slot, uint32_t position, uint64_t lba, uint64_t cdw12,
-		  struct nvmfr_buffer *buf, uint64_t offset, uint64_t len, uint64_t user_data)
+/* A write whose data travels behind its SQE. Data and place are the caller's until the SEND is
+ * done. */
+static void carry(struct nvmfr_qpair *qp, struct qslot *slot, uint32_t position, uint64_t lba,
+		  uint64_t cdw12, struct nvmfr_buffer *buf, uint64_t offset, uint64_t len,
+		  uint64_t user_data)
 {
 	uint32_t cid = slot_next_cid(slot);
 	struct fab_tail tail = {
@@ -79,7 +82,8 @@ static void carry(struct nvmfr_qpair *qp, struct qslot *slot, uint32_t position,
 		.lkey = buf->keys[qp->dev_index].lkey,
 	};
 
-	put_rw(capsule_at(qp, position), qp->write_head, cid, 0, len | (uint64_t)NVME_SGL_DATA_OFFSET << 56, lba, cdw12);
+	put_rw(capsule_at(qp, position), qp->write_head, cid, 0,
+	       len | (uint64_t)NVME_SGL_DATA_OFFSET << 56, lba, cdw12);
 	start_slot(slot, cid ^ 1u, buf, user_data, tick_now(qp));
 	set_slot_kind(slot, SLOT_CARRIED);
 	slot->cid = (uint16_t)cid;
@@ -89,12 +93,14 @@ static void carry(struct nvmfr_qpair *qp, struct qslot *slot, uint32_t position,
 }
 
 /*
- * Writes one command to a ring position if it is one that needs no second look: the namespace at hand
- * (the caller compared the head), one command's length, one MR. false: nothing happened, the slow path decides.
+ * Writes one command to a ring position if it is one that needs no second look: the namespace at
+ * hand (the caller compared the head), one command's length, one MR. false: nothing happened, the
+ * slow path decides.
  */
-INLINE bool fill(struct nvmfr_qpair *qp, struct qslot *slot, unsigned char *capsule, uint64_t io_head, uint32_t op,
-		 uint64_t lba, uint64_t nblocks, struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data,
-		 uint32_t fua, uint32_t tick)
+INLINE bool fill(struct nvmfr_qpair *qp, struct qslot *slot, unsigned char *capsule,
+		 uint64_t io_head, uint32_t op, uint64_t lba, uint64_t nblocks,
+		 struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data, uint32_t fua,
+		 uint32_t tick)
 {
 	const uint32_t access = op == NVMFR_OP_READ ? FAB_ACCESS_TARGET : FAB_ACCESS_SOURCE;
 	const struct buffer_key *key;
@@ -113,7 +119,8 @@ INLINE bool fill(struct nvmfr_qpair *qp, struct qslot *slot, unsigned char *caps
 	if (unlikely(!(key->access & access)))
 		return false;
 	if (op == NVMFR_OP_WRITE && len <= qp->icd_bytes && !(buf->flags & BUFFER_DMABUF)) {
-		uint32_t position = (uint32_t)((size_t)(capsule - qp->capsules) / FAB_CAPSULE_BYTES);
+		uint32_t position =
+			(uint32_t)((size_t)(capsule - qp->capsules) / FAB_CAPSULE_BYTES);
 
 		carry(qp, slot, position, lba, cdw12 | fua, buf, offset, len, user_data);
 		return true;
@@ -160,7 +167,7 @@ int nvmfr__qpair_post_raw(struct nvmfr_qpair *qp, const struct nvme_sqe *sqe, ui
 	return qp->ops->post_send(qp->ep, position, 1);
 }
 
-/* ---- the slow path: what the fast one would not do, with its reason ------------------------------ */
+/* ---- the slow path: what the fast one would not do, with its reason -------------------------- */
 
 /* Adopts news, refreshes credit. 0: a command fits; else why not. */
 static int make_room(struct nvmfr_qpair *qp)
@@ -173,7 +180,8 @@ static int make_room(struct nvmfr_qpair *qp)
 	return qp->credit ? 0 : -EAGAIN;
 }
 
-static int check_range(const struct nvmfr_qpair *qp, const struct nvmfr_io *io, const struct ns_entry *ns)
+static int check_range(const struct nvmfr_qpair *qp, const struct nvmfr_io *io,
+		       const struct ns_entry *ns)
 {
 	if (ns->refusal)
 		return nvmfr__fail(-EOPNOTSUPP, "namespace %u: %s", ns->nsid, ns->refusal);
@@ -181,13 +189,16 @@ static int check_range(const struct nvmfr_qpair *qp, const struct nvmfr_io *io, 
 		return nvmfr__fail(-EINVAL, "nblocks is 0; only a flush has no blocks");
 	if (io->lba >= ns->blocks || io->nblocks > ns->blocks - io->lba)
 		return nvmfr__fail(-ERANGE,
-				   "LBA %" PRIu64 " and %" PRIu64 " blocks reach beyond namespace %u, which has %" PRIu64
-				   " blocks", io->lba, io->nblocks, ns->nsid, ns->blocks);
+				   "LBA %" PRIu64 " and %" PRIu64
+				   " blocks reach beyond namespace %u, which has %" PRIu64
+				   " blocks",
+				   io->lba, io->nblocks, ns->nsid, ns->blocks);
 	if (UINT64_C(1) << ns->shift > qp->limits.max_xfer_bytes ||
 	    (io->op == NVMFR_OP_WRITE_ZEROES && UINT64_C(1) << ns->shift > qp->limits.zeroes_bytes))
-		return nvmfr__fail(-EOPNOTSUPP,
-				   "namespace %u: a block of %u bytes is longer than one command may carry (MDTS or WZSL)",
-				   ns->nsid, 1u << ns->shift);
+		return nvmfr__fail(
+			-EOPNOTSUPP,
+			"namespace %u: a block of %u bytes is longer than one command may carry (MDTS or WZSL)",
+			ns->nsid, 1u << ns->shift);
 	if (ns->write_protected && io->op != NVMFR_OP_READ)
 		return nvmfr__fail(-EROFS, "namespace %u is write protected", ns->nsid);
 	return 0;
@@ -207,12 +218,14 @@ static int check_shape(const struct nvmfr_qpair *qp, const struct nvmfr_io *io)
 	if (io->op == NVMFR_OP_FLUSH && (io->nblocks || io->lba))
 		return nvmfr__fail(-EINVAL, "a flush has neither LBA nor blocks");
 	if (io->op == NVMFR_OP_WRITE_ZEROES && !qp->limits.write_zeroes)
-		return nvmfr__fail(-EOPNOTSUPP, "the controller has no Write Zeroes (ONCS bit 3 is clear)");
+		return nvmfr__fail(-EOPNOTSUPP,
+				   "the controller has no Write Zeroes (ONCS bit 3 is clear)");
 	return 0;
 }
 
 /* The buffer's own reasons: handle, bounds, access, keys. Its length is io's. */
-static int check_buffer(const struct nvmfr_qpair *qp, const struct nvmfr_io *io, const struct ns_entry *ns)
+static int check_buffer(const struct nvmfr_qpair *qp, const struct nvmfr_io *io,
+			const struct ns_entry *ns)
 {
 	uint32_t access = io->op == NVMFR_OP_READ ? FAB_ACCESS_TARGET : FAB_ACCESS_SOURCE;
 	uint64_t max = UINT64_MAX >> ns->shift, bytes;
@@ -225,10 +238,12 @@ static int check_buffer(const struct nvmfr_qpair *qp, const struct nvmfr_io *io,
 	if (io->nblocks > max || io->nblocks << ns->shift > io->buf->len ||
 	    io->offset_bytes > io->buf->len - (io->nblocks << ns->shift))
 		return nvmfr__fail(-ERANGE,
-				   "%" PRIu64 " blocks of %u bytes from offset %" PRIu64 " on reach beyond the buffer's %" PRIu64
-				   " bytes", io->nblocks, 1u << ns->shift, io->offset_bytes, io->buf->len);
+				   "%" PRIu64 " blocks of %u bytes from offset %" PRIu64
+				   " on reach beyond the buffer's %" PRIu64 " bytes",
+				   io->nblocks, 1u << ns->shift, io->offset_bytes, io->buf->len);
 	bytes = 1;
-	return nvmfr__buffer_keys(io->buf, qp->ep->dev, io->offset_bytes, &bytes, access, &rkey, &lkey);
+	return nvmfr__buffer_keys(io->buf, qp->ep->dev, io->offset_bytes, &bytes, access, &rkey,
+				  &lkey);
 }
 
 /* Flush and Write Zeroes of one command: an SQE without data. */
@@ -245,7 +260,8 @@ static int submit_dataless(struct nvmfr_qpair *qp, const struct nvmfr_io *io)
 		le64 lba = to_le64(io->lba);
 
 		memcpy(&sqe->cdw10, &lba, sizeof(lba));
-		sqe->cdw12 = to_le32((uint32_t)(io->nblocks - 1) | (io->flags & NVMFR_IO_FUA ? NVME_RW_FUA : 0));
+		sqe->cdw12 = to_le32((uint32_t)(io->nblocks - 1) |
+				     (io->flags & NVMFR_IO_FUA ? NVME_RW_FUA : 0));
 	}
 	start_slot(slot, cid, NULL, io->user_data, tick_now(qp));
 	return qp->ops->post_send(qp->ep, position, 1);
@@ -253,7 +269,8 @@ static int submit_dataless(struct nvmfr_qpair *qp, const struct nvmfr_io *io)
 
 static void remember_namespace(struct nvmfr_qpair *qp, const struct ns_entry *ns)
 {
-	uint64_t blocks = nvmfr__min_u64(qp->limits.max_xfer_bytes >> ns->shift, NVME_RW_MAX_BLOCKS);
+	uint64_t blocks =
+		nvmfr__min_u64(qp->limits.max_xfer_bytes >> ns->shift, NVME_RW_MAX_BLOCKS);
 
 	if (ns->refusal)
 		return;
@@ -266,16 +283,19 @@ static void remember_namespace(struct nvmfr_qpair *qp, const struct ns_entry *ns
 	qp->write_head = ns->write_protected ? qp->read_head : IO_HEAD(NVMFR_OP_WRITE, ns->nsid);
 }
 
-static bool fits_one_command(const struct nvmfr_qpair *qp, const struct nvmfr_io *io, const struct ns_entry *ns)
+static bool fits_one_command(const struct nvmfr_qpair *qp, const struct nvmfr_io *io,
+			     const struct ns_entry *ns)
 {
-	uint64_t max = io->op == NVMFR_OP_WRITE_ZEROES ? qp->limits.zeroes_bytes : qp->limits.max_xfer_bytes;
+	uint64_t max = io->op == NVMFR_OP_WRITE_ZEROES ? qp->limits.zeroes_bytes
+						       : qp->limits.max_xfer_bytes;
 
 	return io->nblocks <= NVME_RW_MAX_BLOCKS && io->nblocks << ns->shift <= max;
 }
 
 static int submit_data(struct nvmfr_qpair *qp, const struct nvmfr_io *io, const struct ns_entry *ns)
 {
-	uint32_t position = qp->send_seq - qp->lap, fua = io->flags & NVMFR_IO_FUA ? NVME_RW_FUA : 0;
+	uint32_t position = qp->send_seq - qp->lap,
+		 fua = io->flags & NVMFR_IO_FUA ? NVME_RW_FUA : 0;
 	uint64_t head = IO_HEAD(io->op, io->nsid);
 	int err;
 
@@ -284,8 +304,9 @@ static int submit_data(struct nvmfr_qpair *qp, const struct nvmfr_io *io, const 
 		if (err)
 			return err;
 		if (fits_one_command(qp, io, ns) &&
-		    fill(qp, qp->free_top[-1], capsule_at(qp, position), head, io->op, io->lba, io->nblocks, io->buf, io->offset_bytes,
-			 io->user_data, fua, tick_now(qp))) {
+		    fill(qp, qp->free_top[-1], capsule_at(qp, position), head, io->op, io->lba,
+			 io->nblocks, io->buf, io->offset_bytes, io->user_data, fua,
+			 tick_now(qp))) {
 			advance(qp, 1);
 			return qp->ops->post_send(qp->ep, position, 1);
 		}
@@ -307,7 +328,8 @@ static __attribute__((noinline)) int submit_slow(struct nvmfr_qpair *qp, const s
 		return nvmfr__fail(-EINVAL, "nsid is 0; namespaces are counted from 1");
 	ns = nvmfr__ns_find(qp->ns, io->nsid);
 	if (!ns && !(io->op == NVMFR_OP_FLUSH && io->nsid == NVME_NSID_ALL))
-		return nvmfr__fail(-ENOENT, "namespace %u is not active on this controller", io->nsid);
+		return nvmfr__fail(-ENOENT, "namespace %u is not active on this controller",
+				   io->nsid);
 	if (io->op == NVMFR_OP_FLUSH)
 		return submit_dataless(qp, io);
 	err = check_range(qp, io, ns);
@@ -321,40 +343,54 @@ static __attribute__((noinline)) int submit_slow(struct nvmfr_qpair *qp, const s
 	return submit_data(qp, io, ns);
 }
 
-/* ---- entry points ---------------------------------------------------------------------------------- */
+/* ---- entry points ---------------------------------------------------------------------------- */
 
-/* The same parameters as their callers have, so that the call is a jump and the fast path saves no register. */
-static __attribute__((noinline)) int read_slow(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks,
-					       struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data)
+/* The same parameters as their callers have, so that the call is a jump and the fast path saves no
+ * register. */
+static __attribute__((noinline)) int read_slow(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba,
+					       uint64_t nblocks, struct nvmfr_buffer *buf,
+					       uint64_t offset, uint64_t user_data)
 {
 	struct nvmfr_io io = {
-		.op = NVMFR_OP_READ, .nsid = nsid, .lba = lba, .nblocks = nblocks, .buf = buf,
-		.offset_bytes = offset, .user_data = user_data,
+		.op = NVMFR_OP_READ,
+		.nsid = nsid,
+		.lba = lba,
+		.nblocks = nblocks,
+		.buf = buf,
+		.offset_bytes = offset,
+		.user_data = user_data,
 	};
 
 	return submit_slow(qp, &io);
 }
 
-static __attribute__((noinline)) int write_slow(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks,
-						struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data)
+static __attribute__((noinline)) int write_slow(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba,
+						uint64_t nblocks, struct nvmfr_buffer *buf,
+						uint64_t offset, uint64_t user_data)
 {
 	struct nvmfr_io io = {
-		.op = NVMFR_OP_WRITE, .nsid = nsid, .lba = lba, .nblocks = nblocks, .buf = buf,
-		.offset_bytes = offset, .user_data = user_data,
+		.op = NVMFR_OP_WRITE,
+		.nsid = nsid,
+		.lba = lba,
+		.nblocks = nblocks,
+		.buf = buf,
+		.offset_bytes = offset,
+		.user_data = user_data,
 	};
 
 	return submit_slow(qp, &io);
 }
 
 /* Whether it could be written to the ring at once; posting is the caller's. */
-INLINE bool fill_one(struct nvmfr_qpair *qp, uint32_t op, uint32_t nsid, uint64_t lba, uint64_t nblocks,
-		     struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data)
+INLINE bool fill_one(struct nvmfr_qpair *qp, uint32_t op, uint32_t nsid, uint64_t lba,
+		     uint64_t nblocks, struct nvmfr_buffer *buf, uint64_t offset,
+		     uint64_t user_data)
 {
 	uint64_t head = op == NVMFR_OP_READ ? qp->read_head : qp->write_head;
 
 	return likely(qp->credit != 0) && likely_live(qp) && likely(head == IO_HEAD(op, nsid)) &&
-	       likely(fill(qp, qp->free_top[-1], capsule_at(qp, qp->send_seq - qp->lap), head, op, lba, nblocks, buf,
-			   offset, user_data, 0, tick_now(qp)));
+	       likely(fill(qp, qp->free_top[-1], capsule_at(qp, qp->send_seq - qp->lap), head, op,
+			   lba, nblocks, buf, offset, user_data, 0, tick_now(qp)));
 }
 
 /* Behind fill_one: the rest is the fabric's. */
@@ -382,10 +418,11 @@ int nvmfr__qpair_write(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint
 	return post_one(qp);
 }
 
-INLINE bool fill_io(struct nvmfr_qpair *qp, struct qslot *slot, unsigned char *capsule, uint64_t head, uint32_t op,
-		    const struct nvmfr_io *io, uint32_t tick)
+INLINE bool fill_io(struct nvmfr_qpair *qp, struct qslot *slot, unsigned char *capsule,
+		    uint64_t head, uint32_t op, const struct nvmfr_io *io, uint32_t tick)
 {
-	return fill(qp, slot, capsule, head, op, io->lba, io->nblocks, io->buf, io->offset_bytes, io->user_data, 0, tick);
+	return fill(qp, slot, capsule, head, op, io->lba, io->nblocks, io->buf, io->offset_bytes,
+		    io->user_data, 0, tick);
 }
 
 /* Plain reads and writes of ios, as far as they go: how many were written to the ring. */

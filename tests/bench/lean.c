@@ -25,7 +25,9 @@ static struct {
 	uint64_t ios, bytes;
 	int op;
 	const char *uri;
-} conf = { 32, 1, 0, 5000000, 4096, NVMFR_OP_READ, "nvmf+rdma://127.0.0.1/nqn.2026-01.null:nullnic" };
+} conf = {
+	32, 1, 0, 5000000, 4096, NVMFR_OP_READ, "nvmf+rdma://127.0.0.1/nqn.2026-01.null:nullnic"
+};
 
 static struct nvmfr_iov iovs[MAX_DEPTH][MAX_PIECES];
 static struct nvmfr_completion done[ARRAY];
@@ -58,11 +60,16 @@ static inline uint64_t random_lba(uint64_t places, uint64_t nblocks)
 /* What does not change: each I/O of the queue's depth has a place of its own in the buffer. */
 static void prepare(struct nvmfr_io *io, struct nvmfr_buffer *buf, uint64_t nblocks, unsigned int i)
 {
-	*io = (struct nvmfr_io){ .op = (uint8_t)conf.op, .nsid = 1, .nblocks = nblocks, .buf = buf,
-				 .offset_bytes = i * conf.bytes, .user_data = i };
+	*io = (struct nvmfr_io){ .op = (uint8_t)conf.op,
+				 .nsid = 1,
+				 .nblocks = nblocks,
+				 .buf = buf,
+				 .offset_bytes = i * conf.bytes,
+				 .user_data = i };
 	for (unsigned int k = 0; k < conf.pieces; k++)
-		iovs[i][k] = (struct nvmfr_iov){ buf, i * conf.bytes + k * (conf.bytes / conf.pieces),
-						 conf.bytes / conf.pieces };
+		iovs[i][k] =
+			(struct nvmfr_iov){ buf, i * conf.bytes + k * (conf.bytes / conf.pieces),
+					    conf.bytes / conf.pieces };
 	if (conf.pieces) {
 		io->flags = NVMFR_IO_VEC;
 		io->iov = iovs[i];
@@ -81,7 +88,8 @@ static void submit_all(struct nvmfr_qpair *qp, const struct nvmfr_io *list, unsi
 	}
 }
 
-static void submit_alone(struct nvmfr_qpair *qp, uint64_t lba, uint64_t nblocks, struct nvmfr_buffer *buf, uint64_t id)
+static void submit_alone(struct nvmfr_qpair *qp, uint64_t lba, uint64_t nblocks,
+			 struct nvmfr_buffer *buf, uint64_t id)
 {
 	if (conf.op == NVMFR_OP_READ)
 		check(nvmfr_read(qp, 1, lba, nblocks, buf, id * conf.bytes, id), "read");
@@ -128,7 +136,8 @@ static void run_alone(const struct job *job, uint64_t total)
 				bad_completion(&done[k]);
 			if (sent == total)
 				continue;
-			submit_alone(job->qp, random_lba(job->places, job->nblocks), job->nblocks, job->buf, done[k].user_data);
+			submit_alone(job->qp, random_lba(job->places, job->nblocks), job->nblocks,
+				     job->buf, done[k].user_data);
 			sent++;
 		}
 		ended += (unsigned int)n;
@@ -150,7 +159,8 @@ static void run_batched(const struct job *job, uint64_t total)
 		unsigned int again;
 
 		check(n, "poll");
-		again = (unsigned int)n < total - sent ? (unsigned int)n : (unsigned int)(total - sent);
+		again = (unsigned int)n < total - sent ? (unsigned int)n
+						       : (unsigned int)(total - sent);
 		for (struct nvmfr_io *io = batch; io < batch + n; io++, cpl++) {
 			if (cpl->result)
 				bad_completion(cpl);
@@ -181,8 +191,8 @@ static void parse(int argc, char **argv)
 		default: exit(2);
 		}
 	}
-	if (!conf.depth || conf.depth > MAX_DEPTH || !conf.batch || conf.pieces > MAX_PIECES || !conf.bytes ||
-	    conf.batch > ARRAY)
+	if (!conf.depth || conf.depth > MAX_DEPTH || !conf.batch || conf.pieces > MAX_PIECES ||
+	    !conf.bytes || conf.batch > ARRAY)
 		exit(2);
 }
 
@@ -212,7 +222,9 @@ int main(int argc, char **argv)
 	check(nvmfr_buffer_alloc(host, conf.depth * conf.bytes, -1, &buf), "buffer");
 	job = (struct job){ qp, buf, conf.bytes / ns.block_bytes, 0 };
 	/* 16 GiB, which the stand-in can map under valgrind. */
-	job.places = (ns.capacity_blocks < SPAN / ns.block_bytes ? ns.capacity_blocks : SPAN / ns.block_bytes) / job.nblocks;
+	job.places = (ns.capacity_blocks < SPAN / ns.block_bytes ? ns.capacity_blocks
+								 : SPAN / ns.block_bytes) /
+		     job.nblocks;
 	begin = now_ns();
 	if (conf.batch == 1 && !conf.pieces)
 		run_alone(&job, conf.ios);

@@ -205,12 +205,12 @@ Test(ioqueue, controller_lost_while_one_connects)
 	flow_settle(&f);
 	nvmfr_soft_drop(f.target);
 	cr_expect_lt(nvmfr_qpair_wait(f.qp, -1), 0);
-	flow_says("closed");
+	flow_says("dropped");
 	flow_settle(&f);
 	cr_expect_eq(nvmfr_ctrl_state(f.ctrl), NVMFR_STATE_LOST);
 	cr_expect_eq(nvmfr_ctrl_wait(f.ctrl, 0), -ENOTCONN);
 	cr_expect_eq(nvmfr_qpair_create(f.ctrl, NULL, &another), -ENOTCONN);
-	flow_says("closed");
+	flow_says("dropped");
 	flow_down(&f);
 }
 

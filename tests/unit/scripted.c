@@ -84,8 +84,8 @@ static void note_outstanding(struct scripted *s, uint16_t cid)
 	if (s->outstanding == s->depth)
 		breach("more than %u commands are outstanding", s->depth);
 	s->out[s->outstanding++] = cid;
-	s->at[cid] = s->outstanding;
-	s->cmd_of[cid] = s->sent;
+	s->at[cid] = (uint16_t)s->outstanding;
+	s->cmd_of[cid % SCRIPTED_SLOTS] = s->sent;
 	if (s->outstanding > s->most_outstanding)
 		s->most_outstanding = s->outstanding;
 	if (s->recv_posted < s->outstanding)
@@ -178,8 +178,7 @@ const struct scripted_cmd *scripted_last(const struct scripted *s, uint32_t back
 
 static void no_longer_outstanding(struct scripted *s, uint16_t cid)
 {
-	uint32_t at = s->at[cid];
-	uint16_t last;
+	uint16_t at = s->at[cid], last;
 
 	if (!at)
 		return;
@@ -218,7 +217,7 @@ void scripted_answer_all(struct scripted *s)
 	for (uint32_t i = s->sent - span; i != s->sent && s->outstanding; i++) {
 		uint16_t cid = scripted_cid(scripted_cmd(s, i));
 
-		if (s->at[cid] && s->cmd_of[cid] == i)
+		if (s->at[cid] && s->cmd_of[cid % SCRIPTED_SLOTS] == i)
 			scripted_answer(s, cid, 0, 0);
 	}
 }

@@ -22,7 +22,7 @@
 
 /* ---- the fabric ------------------------------------------------------------------------------- */
 
-enum { SCRIPTED_CIDS = 1 << 16, SCRIPTED_MRS = 64, SCRIPTED_DEV_INDEX = 3 };
+enum { SCRIPTED_CIDS = 1 << 16, SCRIPTED_SLOTS = 1 << 12, SCRIPTED_MRS = 64, SCRIPTED_DEV_INDEX = 3 };
 
 /* A command as it went out. */
 struct scripted_cmd {
@@ -49,9 +49,9 @@ struct scripted {
 	uint32_t doorbells;                  /* calls of post_send */
 	uint32_t recv_posts;                 /* calls of post_recv */
 	struct fab_tail *tails;              /* by position, set and not posted yet */
-	uint16_t out[SCRIPTED_CIDS];         /* CIDs outstanding at the peer */
-	uint32_t at[SCRIPTED_CIDS];          /* by CID: its place in out, from 1 on; 0: not outstanding */
-	uint32_t cmd_of[SCRIPTED_CIDS];      /* by CID: which command it was last */
+	uint16_t out[SCRIPTED_SLOTS];        /* CIDs outstanding at the peer */
+	uint16_t at[SCRIPTED_CIDS];          /* by CID: its place in out, from 1 on; 0: not outstanding */
+	uint32_t cmd_of[SCRIPTED_SLOTS];     /* by the CID's low 12 bits: which command it was last */
 	uint32_t outstanding, most_outstanding;
 
 	/* what the next poll says */
