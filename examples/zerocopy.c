@@ -17,7 +17,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -38,7 +37,6 @@ struct job {
 	struct nvmfr_ctrl_info ctrl;
 	struct nvmfr_ns_info ns;
 	struct nvmfr_buffer *buf;
-	void *mapped; /* the buffer's memory when it is not the library's */
 	size_t buf_bytes;
 	struct reader *readers;
 	bool failed;
@@ -125,25 +123,29 @@ static int choose_bytes(struct job *job)
 	return 0;
 }
 
-/* Page-locked memory of the library's, or where a limit forbids so much of it, our own registered. */
+/* What the kernel says: VmLck is locked by mlock(), VmPin by a device's registration. */
+static uint64_t locked_kib(void)
+{
+	FILE *status = fopen("/proc/self/status", "re");
+	uint64_t sum = 0, kib;
+	char line[128];
+
+	while (status && fgets(line, sizeof(line), status))
+		if (sscanf(line, "VmLck: %" SCNu64, &kib) == 1 || sscanf(line, "VmPin: %" SCNu64, &kib) == 1)
+			sum += kib;
+	if (status)
+		fclose(status);
+	return sum;
+}
+
 static int get_buffer(struct job *job)
 {
 	int err = nvmfr_buffer_alloc(job->session.host, job->buf_bytes, -1, &job->buf);
 
-	if (!err) {
-		say("buffer", "%zu bytes, page-locked, registered once", job->buf_bytes);
-		return 0;
-	}
-	say("note", "%s", nvmfr_last_error());
-	job->mapped = mmap(NULL, job->buf_bytes, PROT_READ | PROT_WRITE,
-			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-	if (job->mapped == MAP_FAILED)
-		return job->mapped = NULL, perror("zerocopy: mmap"), -ENOMEM;
-	err = nvmfr_buffer_register(job->session.host, job->mapped, job->buf_bytes, NVMFR_ACCESS_TARGET,
-				    &job->buf);
 	if (err)
 		return complain("buffer"), err;
-	say("buffer", "%zu bytes of ordinary memory, registered once", job->buf_bytes);
+	say("buffer", "%zu KiB, registered once; this process has %" PRIu64 " KiB locked in memory",
+	    job->buf_bytes / 1024, locked_kib());
 	return 0;
 }
 
@@ -189,8 +191,6 @@ static void tear_down(struct job *job)
 	free(job->readers);
 	if (nvmfr_buffer_release(job->buf))
 		complain("release");
-	if (job->mapped)
-		munmap(job->mapped, job->buf_bytes);
 	if (nvmfr_disconnect(job->session.ctrl, 1000))
 		complain("disconnect");
 	job->session.ctrl = NULL;

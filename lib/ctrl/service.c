@@ -258,6 +258,5 @@ int nvmfr__host_attach_buffers(struct nvmfr_host *host, struct fab_dev *dev)
 	if (buf)
 		result = nvmfr__buffer_attach(buf, dev);
 	pthread_mutex_unlock(&host->buffers_lock);
-	return result < 0 ? result : buf ? 1
-					 : 0;
+	return result ? result : buf != NULL;
 }

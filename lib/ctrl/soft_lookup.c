@@ -32,8 +32,9 @@ static int make_own(struct nvmfr_ctrl *ctrl)
 	ns.path = what->path[0] ? what->path : NULL;
 	ns.block_bytes = what->block_bytes;
 	ns.flags = what->read_only ? NVMFR_SOFT_NS_READ_ONLY : 0;
-	ns.size_bytes = what->size_bytes ? what->size_bytes : ns.path ? 0
-								      : TARGET_SOFT_BYTES;
+	ns.size_bytes = what->size_bytes;
+	if (!ns.size_bytes && !ns.path)
+		ns.size_bytes = TARGET_SOFT_BYTES;
 	err = nvmfr__soft_target_new(&ctrl->host->fab, "", &opts, &ctrl->own_soft);
 	if (err)
 		return err;

@@ -296,25 +296,27 @@ static int start_buffers(struct nvmfr_ctrl *ctrl)
 	return left ? STEP_AGAIN : STEP_NEXT;
 }
 
+/* clang-format off */
 const struct step nvmfr__connect_steps[] = {
-	{ "resolve the address", start_resolve, NULL, NULL },
-	{ "RDMA connection", start_fabric, NULL, NULL },
-	{ "Fabrics Connect", start_connect, answer_connect, refused_connect },
-	{ "read CAP", start_cap, answer_cap, NULL },
-	{ "read VS", start_vs, answer_vs, NULL },
-	{ "enable (CC.EN)", start_enable, answer_next, NULL },
-	{ "wait for CSTS.RDY", start_ready, answer_ready, NULL },
-	{ "identify controller", start_id_ctrl, answer_id_ctrl, NULL },
-	{ "identify NVM command set", start_id_nvm, answer_id_nvm, refused_optional },
-	{ "number of queues", start_num_queues, answer_num_queues, NULL },
-	{ "active namespaces", nvmfr__start_ns_list, nvmfr__answer_ns_list, NULL },
-	{ "identify namespace", nvmfr__start_ns, nvmfr__answer_ns, nvmfr__refused_ns },
-	{ "namespace descriptors", nvmfr__start_ns_descs, nvmfr__answer_ns_descs, nvmfr__refused_ns_descs },
-	{ "publish namespaces", nvmfr__publish_ns, NULL, NULL },
-	{ "configure events", start_events, answer_next, refused_optional },
-	{ "arm event requests", start_aers, NULL, NULL },
-	{ "register buffers", start_buffers, NULL, NULL },
+	{ "resolve the address",         start_resolve,          NULL,                 NULL },
+	{ "RDMA connection",             start_fabric,           NULL,                 NULL },
+	{ "Fabrics Connect",             start_connect,          answer_connect,       refused_connect },
+	{ "read CAP",                    start_cap,              answer_cap,           NULL },
+	{ "read VS",                     start_vs,               answer_vs,            NULL },
+	{ "enable (CC.EN)",              start_enable,           answer_next,          NULL },
+	{ "wait for CSTS.RDY",           start_ready,            answer_ready,         NULL },
+	{ "identify controller",         start_id_ctrl,          answer_id_ctrl,       NULL },
+	{ "identify NVM command set",    start_id_nvm,           answer_id_nvm,        refused_optional },
+	{ "number of queues",            start_num_queues,       answer_num_queues,    NULL },
+	{ "active namespaces",           nvmfr__start_ns_list,   nvmfr__answer_ns_list, NULL },
+	{ "identify namespace",          nvmfr__start_ns,        nvmfr__answer_ns,     nvmfr__refused_ns },
+	{ "namespace descriptors",       nvmfr__start_ns_descs,  nvmfr__answer_ns_descs, nvmfr__refused_ns_descs },
+	{ "publish namespaces",          nvmfr__publish_ns,      NULL,                 NULL },
+	{ "configure events",            start_events,           answer_next,          refused_optional },
+	{ "arm event requests",          start_aers,             NULL,                 NULL },
+	{ "register buffers",            start_buffers,          NULL,                 NULL },
 };
+/* clang-format on */
 const unsigned int nvmfr__connect_step_count = ARRAY_SIZE(nvmfr__connect_steps);
 
 /* ---- the orderly end ------------------------------------------------------------------------- */
@@ -332,8 +334,10 @@ static int answer_shutdown_status(struct nvmfr_ctrl *ctrl, uint64_t csts)
 	return STEP_LATER;
 }
 
+/* clang-format off */
 const struct step nvmfr__shutdown_steps[] = {
-	{ "shutdown notification", start_shutdown, answer_next, NULL },
-	{ "wait for CSTS.SHST", start_ready, answer_shutdown_status, NULL },
+	{ "shutdown notification",       start_shutdown,         answer_next,          NULL },
+	{ "wait for CSTS.SHST",          start_ready,            answer_shutdown_status, NULL },
 };
+/* clang-format on */
 const unsigned int nvmfr__shutdown_step_count = ARRAY_SIZE(nvmfr__shutdown_steps);

@@ -280,7 +280,7 @@ void flow_reads(struct flow *f, struct nvmfr_buffer *buf, unsigned int n)
 
 void flow_wait(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int n)
 {
-	int got = nvmfr_wait(qp, out, n, n, FLOW_WAIT_MS);
+	int got = n ? nvmfr_wait(qp, out, n, n, FLOW_WAIT_MS) : 0;
 
 	cr_assert_eq(got, (int)n, "%u completions awaited, %d came: %s", n, got, got < 0 ? nvmfr_last_error() : "");
 }

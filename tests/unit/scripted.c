@@ -441,7 +441,7 @@ void rig_unbuffer(struct rig *rig, struct nvmfr_buffer *buf)
 static struct queue_limits limits_of(const struct rig_opts *opts)
 {
 	return (struct queue_limits){
-		.max_xfer_bytes = opts->max_xfer_bytes ? opts->max_xfer_bytes : 128 << 10,
+		.max_xfer_bytes = opts->max_xfer_bytes ? opts->max_xfer_bytes : UINT64_C(128) << 10,
 		.zeroes_bytes = opts->zeroes_bytes ? opts->zeroes_bytes : UINT64_MAX,
 		.icd_bytes = opts->icd_bytes,
 		.max_descriptors = opts->max_descriptors ? opts->max_descriptors : 1,

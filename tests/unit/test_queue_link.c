@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -363,7 +364,7 @@ static void *service(void *arg)
 		pthread_mutex_lock(&rig->lock);
 		nvmfr__ns_table_put(link->ns);
 		link->ns = table;
-		link->limits.max_xfer_bytes = 1024 << i % 4;
+		link->limits.max_xfer_bytes = UINT64_C(1024) << i % 4;
 		link->limits.icd_bytes = i % 3 * 512;
 		nvmfr__link_publish(link);
 		cr_expect(!nvmfr__qpair_names(rig->qp, &other));
@@ -413,5 +414,49 @@ Test(queue_link, owner_and_service, .timeout = SECONDS)
 	cr_expect_eq(got, -ENOTCONN);
 	cr_expect_eq(accepted, completed, "%u accepted, %u completed", accepted, completed);
 	cr_expect(accepted >= AT_LEAST / 2);
+	rig_down(&rig);
+}
+
+enum { PIECES = 64 };
+
+static void *releaser(void *arg)
+{
+	struct rig *rig = arg;
+	struct nvmfr_buffer other = { .len = 1 };
+
+	while (atomic_load(&rig->tick) == 1) {
+		pthread_mutex_lock(&rig->lock);
+		cr_expect(!nvmfr__qpair_names(rig->qp, &other));
+		pthread_mutex_unlock(&rig->lock);
+	}
+	return NULL;
+}
+
+/* The iov array is the caller's again at the completion: who looks for a buffer must not read it any more. */
+Test(queue_link, a_releaser_and_pieces_that_come_and_go, .timeout = SECONDS)
+{
+	struct nvmfr_completion cpl;
+	pthread_t thread;
+	struct rig rig;
+
+	rig_up(&rig, &(struct rig_opts){ .max_descriptors = 16 });
+	rig.s->before_poll = answer_all;
+	cr_assert_eq(pthread_create(&thread, NULL, releaser, &rig), 0);
+	for (uint32_t i = 0; i < 20000; i++) {
+		uint64_t niov = 1 + i % PIECES;
+		struct nvmfr_iov *iov = calloc(niov, sizeof(*iov));
+		struct nvmfr_io io = { .op = NVMFR_OP_READ, .flags = NVMFR_IO_VEC, .nsid = RIG_NS, .nblocks = niov, .iov = iov, .niov = niov };
+
+		cr_assert_not_null(iov);
+		for (uint64_t k = 0; k < niov; k++)
+			iov[k] = (struct nvmfr_iov){ .buf = &rig.buf, .len_bytes = 512 };
+		cr_assert_eq(nvmfr__qpair_submit(rig.qp, &io, 1), 1);
+		while (nvmfr__qpair_poll(rig.qp, &cpl, 1) == 0)
+			;
+		memset(iov, 0xff, niov * sizeof(*iov));
+		free(iov);
+	}
+	atomic_store(&rig.tick, 2);
+	pthread_join(thread, NULL);
 	rig_down(&rig);
 }

@@ -270,7 +270,7 @@ static void fabric_fails(unsigned int max)
 		seen[id] = true;
 		cr_expect_eq(cpls[i].result, results[id], "max %u: I/O %u", max, (unsigned int)id);
 	}
-	cr_expect_eq(rig.qpair_commands(qp), 8u);
+	cr_expect_eq(qpair_commands(rig.qp), 8u);
 	rig_down(&rig);
 }
 
