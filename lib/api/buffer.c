@@ -197,7 +197,7 @@ size_t nvmfr_buffer_size(const struct nvmfr_buffer *buf)
 
 static bool in_flight(struct nvmfr_host *host, const struct nvmfr_buffer *buf)
 {
-	bool found = false;
+	bool found = atomic_load_explicit(&buf->in_use, memory_order_relaxed) != 0;
 
 	pthread_mutex_lock(&host->lock);
 	for (const struct nvmfr_ctrl *ctrl = host->ctrls; ctrl && !found; ctrl = ctrl->next)

@@ -40,7 +40,7 @@ static int sleep_once(struct nvmfr_host *host, struct nvmfr_qpair *qp, uint64_t 
 /* A manual host is driven by whoever waits; in virtual time the clock jumps to what is due next. */
 static void drive_host(struct nvmfr_host *host, const struct nvmfr_qpair *qp, uint64_t deadline)
 {
-	uint64_t due = qp->ep ? qp->ops->ep_due_ns(qp->ep) : UINT64_MAX;
+	uint64_t due = likely_live(qp) ? qp->ops->ep_due_ns(qp->ep) : UINT64_MAX;
 
 	pthread_mutex_lock(&host->lock);
 	nvmfr__service_wait(host, nvmfr__min_u64(due, deadline));

@@ -229,12 +229,10 @@ bool nvmfr__service_wait(struct nvmfr_host *host, uint64_t deadline_ns)
 	struct timespec until;
 	uint64_t now = nvmfr__clock_now_ns(&host->clock);
 
-	if (now >= deadline_ns)
-		return false;
-	if (host->manual) {
+	if (host->manual)
 		drive(host, deadline_ns);
-		return true;
-	}
+	if (host->manual || now >= deadline_ns)
+		return now < deadline_ns;
 	now = nvmfr__min_u64(deadline_ns, now + MS_NS(3600000));
 	until = (struct timespec){ .tv_sec = (time_t)(now / MS_NS(1000)),
 				   .tv_nsec = (long)(now % MS_NS(1000)) };

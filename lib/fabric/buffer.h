@@ -30,6 +30,7 @@ struct nvmfr_buffer {
 	uint64_t len;
 	const void *host; /* the nvmfr_host that owns it */
 	uint32_t access; /* asked for, enum fab_access */
+	_Atomic uint32_t in_use; /* by I/Os of several commands or pieces; plain ones are in slots */
 	uint32_t flags; /* enum buffer_flags */
 	struct buffer_key keys[FAB_MAX_DEVICES];
 

@@ -11,8 +11,6 @@
 #define NS_PER_MS UINT64_C(1000000)
 
 enum {
-	VERSION = 0x010400,       /* VS: 1.4 */
-	CC_SHN_MASK = NVME_CC_SHN_MASK,
 	CONNECT_IN_DATA = 1 << 16, /* IATTR: the parameter is in the data, not in the SQE */
 	CONNECT_QID_OFFSET = 42,
 	CONNECT_SQSIZE_OFFSET = 44,
@@ -308,7 +306,7 @@ static uint32_t csts_value(struct nvmfr_soft_target *target, const struct soft_c
 		csts |= NVME_CSTS_CFS;
 	if (nvmfr__soft_ctrl_ready(target, ctrl))
 		csts |= NVME_CSTS_RDY;
-	if (ctrl->cc & CC_SHN_MASK)
+	if (ctrl->cc & NVME_CC_SHN_MASK)
 		csts |= NVME_CSTS_SHST_COMPLETE;
 	return csts;
 }
@@ -328,7 +326,7 @@ static void property_get(struct soft_cmd *cmd)
 		cmd->result = cap_value(&target->opts);
 		return;
 	case NVME_PROP_VS:
-		cmd->result = VERSION;
+		cmd->result = SOFT_VERSION;
 		return;
 	case NVME_PROP_CC:
 		cmd->result = cmd->ep->ctrl->cc;
@@ -364,7 +362,7 @@ static void cc_write(struct soft_cmd *cmd, uint32_t cc)
 							  opts->ready_after_us * UINT64_C(1000)
 						: 0;
 	}
-	if (!(cc & NVME_CC_EN) || cc & CC_SHN_MASK)
+	if (!(cc & NVME_CC_EN) || cc & NVME_CC_SHN_MASK)
 		ready_at = SOFT_NEVER;
 	ctrl->cc = cc;
 	atomic_store(&ctrl->ready_at_ns, ready_at);

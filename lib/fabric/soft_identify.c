@@ -48,7 +48,7 @@ static void identify_ctrl(const struct nvmfr_soft_target *target, const struct s
 	struct nvme_id_ctrl id = {
 		.cmic = NVME_CMIC_MULTI_CTRL,
 		.cntlid = to_le16(ctrl->cntlid),
-		.ver = to_le32(0x010400),
+		.ver = to_le32(SOFT_VERSION),
 		.ctratt = to_le32(NVME_CTRATT_HOSTID_128),
 		.cntrltype = ctrl->discovery ? NVME_CNTRLTYPE_DISCOVERY : NVME_CNTRLTYPE_IO,
 		.acl = 3,

@@ -2,7 +2,6 @@
 /* What moves data: capsules, SGLs and the NVM command set. */
 #include "fabric/soft.h"
 
-#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -15,7 +15,7 @@ enum {
 	VIRTUAL_NAP_NS = 1000000, /* virtual time moves without telling: it looks again */
 };
 
-/* What a pass over ep left to do, in the sleeper's order: it said that it sleeps, now it looks. */
+/* The owner arms, then looks for news; here news are made, then it is looked whether it armed. */
 static void serve(struct soft_ep *ep)
 {
 	nvmfr__soft_pass(ep);

@@ -299,14 +299,12 @@ static unsigned int synthesize(struct nvmfr_qpair *qp, struct nvmfr_completion *
 static unsigned int collect_rest(struct nvmfr_qpair *qp, struct nvmfr_completion *out,
 				 unsigned int max)
 {
-	unsigned int n = 0;
 	uint64_t word = FAB_POLL_MORE;
+	unsigned int n = 0;
 
 	while (n < max && (qp->ready || (word & FAB_POLL_MORE))) {
-		word = 0;
-		if (!qp->ready) {
+		if (!qp->ready)
 			word = poll_fabric(qp);
-		}
 		n += consume(qp, out + n, nvmfr__min_u32(qp->ready, max - n));
 		if (n < max)
 			n += release_held(qp, out + n, max - n);
@@ -374,7 +372,7 @@ static __attribute__((noinline)) int poll_rest(struct nvmfr_qpair *qp, struct nv
 		n += look_after(qp, word, out + n, max - n);
 		if (n == max || qp->broken || !(qp->ready || (word & FAB_POLL_MORE)))
 			break;
-		word = qp->ready < max - n ? poll_fabric(qp) : 0;
+		word = qp->ready < max - n ? poll_fabric(qp) : FAB_POLL_MORE;
 	}
 	if (qp->backlog)
 		nvmfr__split_issue(qp);
@@ -389,7 +387,7 @@ static __attribute__((noinline)) int poll_all(struct nvmfr_qpair *qp, struct nvm
 {
 	if (atomic_load_explicit(qp->tick, memory_order_relaxed) != qp->seen_tick)
 		check_timeouts(qp);
-	return poll_rest(qp, out, max, 0, qp->ready < max ? poll_fabric(qp) : 0);
+	return poll_rest(qp, out, max, 0, qp->ready < max ? poll_fabric(qp) : FAB_POLL_MORE);
 }
 
 /* The common case in line: plain responses that fit the caller's array, in one piece of the ring.

@@ -271,20 +271,6 @@ void nvmfr__qpair_retire(struct nvmfr_qpair *qp)
 	qp->ep = NULL;
 }
 
-/* Exact when the owner asks; from another thread a look at what may just change, and not more. */
-static __attribute__((no_sanitize("thread"))) bool parent_names(const struct qparent *parent,
-								const struct nvmfr_buffer *buf)
-{
-	if (!parent->busy)
-		return false;
-	if (!parent->iov)
-		return parent->at.one.buf == buf;
-	for (uint64_t i = 0; i < parent->niov; i++)
-		if (parent->iov[i].buf == buf)
-			return true;
-	return false;
-}
-
 bool nvmfr__qpair_names(const struct nvmfr_qpair *qp, const struct nvmfr_buffer *buf)
 {
 	for (uint32_t i = 0; qp->slots && i <= qp->mask; i++) {
@@ -294,9 +280,6 @@ bool nvmfr__qpair_names(const struct nvmfr_qpair *qp, const struct nvmfr_buffer 
 		    atomic_load_explicit(&slot->buf, memory_order_relaxed) == buf)
 			return true;
 	}
-	for (uint32_t i = 0; qp->parents && i < qp->depth; i++)
-		if (parent_names(&qp->parents[i], buf))
-			return true;
 	return false;
 }
 

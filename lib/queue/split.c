@@ -238,6 +238,15 @@ void nvmfr__split_issue(struct nvmfr_qpair *qp)
 	qpair_credit(qp);
 }
 
+/* The buffers of an I/O, named once each piece: not to be released before its completion. */
+static void mark_buffers(const struct qparent *parent, uint32_t by)
+{
+	if (!parent->iov && parent->at.one.buf)
+		atomic_fetch_add_explicit(&parent->at.one.buf->in_use, by, memory_order_relaxed);
+	for (uint64_t i = 0; parent->iov && i < parent->niov; i++)
+		atomic_fetch_add_explicit(&parent->iov[i].buf->in_use, by, memory_order_relaxed);
+}
+
 int nvmfr__split_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *io,
 			const struct ns_entry *ns)
 {
@@ -271,6 +280,7 @@ int nvmfr__split_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *io,
 		return err;
 	qp->parent_free = parent->next;
 	*parent = fresh;
+	mark_buffers(parent, 1);
 	*qp->backlog_tail = parent;
 	qp->backlog_tail = &parent->next;
 	nvmfr__split_issue(qp);
@@ -287,6 +297,7 @@ static unsigned int finish(struct nvmfr_qpair *qp, struct qparent *parent,
 		.status = parent->status,
 		.cqe_result = parent->commands == 1 ? parent->cqe_result : 0,
 	};
+	mark_buffers(parent, UINT32_MAX);
 	parent->busy = false;
 	parent->next = qp->parent_free;
 	qp->parent_free = parent;

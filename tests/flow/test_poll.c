@@ -674,7 +674,7 @@ Test(poll, manual_host_by_its_descriptor)
 	flow_down(&f);
 }
 
-Test(poll, manual_host_in_real_time_does_not_dawdle)
+Test(poll, manual_host_in_real_time_does_not_dawdle, .timeout = 30)
 {
 	struct nvmfr_host_opts opts;
 	struct flow f;

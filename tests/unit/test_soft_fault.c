@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/util.h"
+#include "wire/logpage.h"
 
 /* ---- faults ----------------------------------------------------------------------------------- */
 
@@ -252,22 +253,43 @@ static void *add_and_remove(void *arg)
 	return NULL;
 }
 
+/* Each announcement is answered as a host does: read the page, wait for the next. */
+static void follow_events(struct rig *rig)
+{
+	struct nvme_sqe sqe;
+	struct nvme_cqe cqe;
+
+	if (!rig_poll(&rig->admin, &cqe))
+		return;
+	nvme_sqe_async_event(&sqe);
+	rig_post(&rig->admin, &sqe, NULL);
+	nvme_sqe_get_log(&sqe, NVME_LID_CHANGED_NS, NVME_NSID_ALL, 4096, 0, false);
+	sqe.dptr = rig_sgl(rig, 65536, 4096);
+	rig_do(&rig->admin, &sqe);
+}
+
 static void churn(uint32_t flags)
 {
 	struct nvmfr_soft_opts opts;
 	struct rig rig;
 	struct churn churn = { .rig = &rig };
+	struct nvme_sqe events;
 	pthread_t thread;
 	uint32_t found = 0;
 
 	nvmfr__soft_opts_default(&opts);
 	opts.flags = flags;
 	rig_up(&rig, &opts);
+	nvme_sqe_set_features(&events, NVME_FEAT_ASYNC_EVENT_CONFIG, NVME_AEC_NS_ATTR);
+	cr_assert_eq(rig_status(rig_do(&rig.admin, &events)), 0, "enable");
+	nvme_sqe_async_event(&events);
+	rig_post(&rig.admin, &events, NULL);
 	cr_assert_eq(pthread_create(&thread, NULL, add_and_remove, &churn), 0, "thread");
 	for (int i = 0; i < 5000 || !found; i++) {
 		struct nvme_sqe sqe = rig_rw(&rig, NVME_IO_WRITE, 0, 16);
 		uint16_t status;
 
+		follow_events(&rig);
 		sqe.nsid = to_le32(2);
 		status = rig_status(rig_do(&rig.io, &sqe));
 		cr_assert(status == 0 || status == NVME_ST_INVALID_NAMESPACE, "status %x", status);
