@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* main() of a plain test program: runs every test of its sources, or those whose name contains argv[1]. */
+/* main() of a plain test program: runs every test, or those whose name contains argv[1]. */
 #include "testing.h"
 
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One test source, two programs. As a rule this is Criterion. With NVMFR_PLAIN (see testing.c) the same
- * tests run one after another in one ordinary process, because Criterion 2.4 does not start under
- * ThreadSanitizer and hides leaks from LeakSanitizer. Only what stands here may be used by such tests.
+ * One test source, two programs. As a rule this is Criterion. With NVMFR_PLAIN (see testing.c) the
+ * same tests run one after another in one ordinary process, because Criterion 2.4 does not start
+ * under ThreadSanitizer and hides leaks from LeakSanitizer. Such tests use only what stands here.
  */
 #ifndef NVMFR_TESTS_TESTING_H
 #define NVMFR_TESTS_TESTING_H
@@ -47,9 +47,10 @@ void nvmfr__plain_check(const struct plain_place *place, int good, ...);
 	static void Suite##_##Name(void)
 
 #define PLAIN_CHECK(Fatal, Text, Good, ...)                                                        \
-	nvmfr__plain_check(&(const struct plain_place){ __FILE__, Text, __LINE__, Fatal }, !!(Good),   \
-			   __VA_ARGS__)
-#define PLAIN_COMPARE(Fatal, A, Op, B, ...) PLAIN_CHECK(Fatal, #A " " #Op " " #B, (A) Op (B), __VA_ARGS__)
+	nvmfr__plain_check(&(const struct plain_place){ __FILE__, Text, __LINE__, Fatal },         \
+			   !!(Good), __VA_ARGS__)
+#define PLAIN_COMPARE(Fatal, A, Op, B, ...)                                                        \
+	PLAIN_CHECK(Fatal, #A " " #Op " " #B, (A) Op (B), __VA_ARGS__)
 #define PLAIN_STR_EQ(Fatal, A, B, ...)                                                             \
 	PLAIN_CHECK(Fatal, #A " equals " #B, strcmp((A), (B)) == 0, __VA_ARGS__)
 #define PLAIN_ARR_EQ(Fatal, A, B, Bytes, ...)                                                      \

@@ -253,7 +253,9 @@ NVMFR_API NVMFR_MUST_CHECK int nvmfr_buffer_register_dmabuf(struct nvmfr_host *h
 							    uint32_t access, struct nvmfr_buffer **out);
 
 /**
- * Allocates page-locked, zeroed memory, on huge pages if there are any, and registers it for both directions.
+ * Allocates zeroed memory, on huge pages if there are any, locks it and registers it for both directions.
+ * Where the memlock limit forbids to lock it, an RDMA device refuses it, too; with soft targets only it
+ * is populated but not locked, and the log says so.
  *
  * @param host       the host
  * @param len_bytes  1 or more
@@ -306,6 +308,7 @@ NVMFR_API int nvmfr_buffer_release(struct nvmfr_buffer *buf);
  * - `nvmf+rdma://ADDRESS[:PORT]/SUBNQN`, the address a name, IPv4, or IPv6 in brackets (with %scope);
  *   port 4420 when none is given;
  * - `nvmf+soft:///PATH?block=4096`: a file through the embedded target; `nvmf+soft:?size=64M`: RAM;
+ *   also `ro=1`, and `latency_us=N`: responses are due so long after their commands;
  *   `nvmf+soft://NAME[/SUBNQN]`: a target made with nvmfr_soft_target_create(). Without a name: `size`
  *   in bytes, or with K, M, G or T (64M; a file's own), `block` 512 or 4096 (512), `ro=1` read-only; a
  *   relative path follows the colon at once, `%` and two hex digits stand for a byte of the path.

@@ -97,7 +97,7 @@ enum nvmfr_soft_ns_flags {
 struct nvmfr_soft_ns_opts {
 	size_t size;          /**< sizeof this struct; set by init */
 	const char *path;     /**< a file, mapped; NULL: RAM */
-	uint64_t size_bytes;  /**< RAM: bytes; file: 0 its size, rounded up to whole blocks (the rest reads as zero) */
+	uint64_t size_bytes;  /**< RAM: bytes, 0: 64 MiB; file: 0 its size, rounded up to whole blocks (the rest reads as zero) */
 	uint32_t nsid;        /**< 0: the lowest free one */
 	uint32_t block_bytes; /**< 512 or 4096 */
 	uint32_t flags;       /**< enum nvmfr_soft_ns_flags */

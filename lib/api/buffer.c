@@ -9,6 +9,7 @@
 
 #include "api/check.h"
 #include "ctrl/ctrl.h"
+#include "fabric/pages.h"
 
 _Static_assert((int)NVMFR_ACCESS_SOURCE == (int)FAB_ACCESS_SOURCE &&
 		       (int)NVMFR_ACCESS_TARGET == (int)FAB_ACCESS_TARGET,
@@ -174,6 +175,11 @@ int nvmfr_buffer_alloc(struct nvmfr_host *host, size_t len_bytes, int numa_node,
 					&map, &map_bytes);
 	if (err)
 		return err;
+	if (map_bytes > nvmfr__pages_lock_limit())
+		nvmfr__log(&host->log, NVMFR_LOG_WARN,
+			   "a buffer of %zu bytes is above the memlock limit and not locked; raise it with "
+			   "ulimit -l",
+			   map_bytes);
 	buf = new_buffer(host, (uintptr_t)map, len_bytes, NVMFR_ACCESS_BOTH);
 	if (!buf) {
 		munmap(map, map_bytes);

@@ -123,8 +123,7 @@ static void describe(const struct nvmfr_ctrl *ctrl, struct nvmfr_ctrl_info *info
 	memcpy(info->model, ctrl->id.mn, sizeof(info->model));
 	memcpy(info->firmware, ctrl->id.fr, sizeof(info->firmware));
 	memcpy(info->subnqn, ctrl->target.subnqn, sizeof(info->subnqn));
-	if (ctrl->ep && ctrl->ep->dev)
-		memcpy(info->device, ctrl->ep->dev->name, sizeof(ctrl->ep->dev->name));
+	memcpy(info->device, ctrl->device, sizeof(info->device));
 }
 
 int nvmfr_ctrl_info(const struct nvmfr_ctrl *ctrl, struct nvmfr_ctrl_info *info)

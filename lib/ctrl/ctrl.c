@@ -135,6 +135,7 @@ static void admin_connected(struct nvmfr_ctrl *ctrl)
 {
 	int err = nvmfr__admin_open(ctrl, ctrl->ep);
 
+	memcpy(ctrl->device, ctrl->ep->dev->name, sizeof(ctrl->ep->dev->name));
 	nvmfr__sequence_event(ctrl, err ? err : STEP_NEXT);
 }
 

@@ -117,6 +117,7 @@ struct nvmfr_ctrl {
 	unsigned int aers;
 
 	/* what it said */
+	char device[65];
 	uint64_t cap;
 	uint32_t vs;
 	uint16_t cntlid;

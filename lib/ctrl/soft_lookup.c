@@ -29,6 +29,7 @@ static int make_own(struct nvmfr_ctrl *ctrl)
 	nvmfr__soft_ns_opts_default(&ns);
 	if (what->subnqn[0])
 		opts.subnqn = what->subnqn;
+	opts.latency_us = what->latency_us;
 	ns.path = what->path[0] ? what->path : NULL;
 	ns.block_bytes = what->block_bytes;
 	ns.flags = what->read_only ? NVMFR_SOFT_NS_READ_ONLY : 0;

@@ -138,29 +138,44 @@ static int parse_rdma(struct target *out, const char *rest)
 	return err;
 }
 
-/* ---- nvmf+soft:[//NAME][/PATH][?size=,block=,ro=] -------------------------------------------- */
+/* ---- nvmf+soft:[//NAME][/PATH][?size=,block=,ro=,latency_us=] -------------------------------------------- */
+
+static int soft_block(struct target *out, uint64_t bytes)
+{
+	if (bytes != 512 && bytes != 4096)
+		return nvmfr__fail(-EINVAL, "soft URI: block=%llu is neither 512 nor 4096",
+				   (unsigned long long)bytes);
+	out->block_bytes = (uint32_t)bytes;
+	return 0;
+}
+
+static int soft_latency(struct target *out, uint64_t us)
+{
+	if (us > 10000000)
+		return nvmfr__fail(-EINVAL, "soft URI: latency_us=%llu is more than 10 seconds",
+				   (unsigned long long)us);
+	out->latency_us = (uint32_t)us;
+	return 0;
+}
 
 static int soft_option(struct target *out, const char *key, const char *value)
 {
-	uint64_t bytes;
-	int err;
+	uint64_t number;
+	int err = nvmfr__parse_bytes(value, &number);
 
-	if (strcmp(key, "ro") == 0) {
-		out->read_only = strcmp(value, "0") != 0;
-		return 0;
-	}
-	if (strcmp(key, "size") != 0 && strcmp(key, "block") != 0)
-		return nvmfr__fail(-EINVAL, "soft URI: '%s' is not one of size, block, ro", key);
-	err = nvmfr__parse_bytes(value, &bytes);
 	if (err)
 		return nvmfr__fail_wrap(err, "soft URI: %s", key);
-	if (strcmp(key, "size") == 0) {
-		out->size_bytes = bytes;
-		return 0;
-	}
-	if (bytes != 512 && bytes != 4096)
-		return nvmfr__fail(-EINVAL, "soft URI: block=%s is neither 512 nor 4096", value);
-	out->block_bytes = (uint32_t)bytes;
+	if (strcmp(key, "block") == 0)
+		return soft_block(out, number);
+	if (strcmp(key, "latency_us") == 0)
+		return soft_latency(out, number);
+	if (strcmp(key, "ro") == 0)
+		out->read_only = number != 0;
+	else if (strcmp(key, "size") == 0)
+		out->size_bytes = number;
+	else
+		return nvmfr__fail(-EINVAL,
+				   "soft URI: '%s' is not one of size, block, ro, latency_us", key);
 	return 0;
 }
 

@@ -22,6 +22,7 @@ struct target {
 	char path[4096]; /* "": RAM */
 	uint32_t block_bytes;
 	uint64_t size_bytes;
+	uint32_t latency_us;
 	bool read_only;
 };
 

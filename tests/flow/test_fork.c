@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BLOCK = 512, READS = 16 };
+enum { BLOCK = 512, READS = 16, CHILD_SECONDS = 10 };
 
 extern char **environ;
 
@@ -49,8 +49,10 @@ static int in_child(struct scene *s, int (*check)(struct scene *s))
 	int status = 0;
 	pid_t pid = fork();
 
-	if (pid == 0)
+	if (pid == 0) {
+		alarm(CHILD_SECONDS);            /* a lock that nobody will open again */
 		_exit(check(s));
+	}
 	cr_assert_gt(pid, 0);
 	cr_assert_eq(waitpid(pid, &status, 0), pid);
 	cr_assert(WIFEXITED(status), "the child died: status %x", (unsigned int)status);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sizes and offsets of every public struct, frozen: a line that must change here is a new soversion,
- * except that a growable struct (its first member is size) may gain fields at its end.
+ * Sizes and offsets of every public struct, frozen: a line that must change here is a new
+ * soversion, except that a growable struct (its first member is size) may gain fields at its end.
  *
  * Prints the table, which other languages' mirrors of these structs are compared with.
  */

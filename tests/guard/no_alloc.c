@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * No allocation between submit and completion: the C library's allocator with a counter in front, which
- * counts this thread's calls while it is told to.
+ * No allocation between submit and completion: the C library's allocator with a counter in front,
+ * which counts this thread's calls while it is told to.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -79,7 +79,8 @@ static int watch(struct soft_io *s, const char *name, enum soft_kind kind, uint6
 	counting = true;
 	err = soft_io_run(s, kind, count);
 	counting = false;
-	printf("%s: %llu I/Os, %llu calls\n", name, (unsigned long long)count, (unsigned long long)calls);
+	printf("%s: %llu I/Os, %llu calls\n", name, (unsigned long long)count,
+	       (unsigned long long)calls);
 	if (err)
 		printf("%s: %s\n", name, nvmfr_strerror(err));
 	return err || calls ? -1 : 0;

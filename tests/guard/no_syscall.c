@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * No system call between submit and completion. A child connects, puts a filter on its own thread that
- * ends the process at any system call, reads 100,000 times and writes the count to a pipe. The same
- * with one planted system call has to die, or this guard guards nothing.
+ * No system call between submit and completion. A child connects, puts a filter on its own thread
+ * that ends the process at any system call, reads 100,000 times and writes the count to a pipe. The
+ * same with one planted system call has to die, or this guard guards nothing.
  */
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -109,7 +109,8 @@ int main(void)
 		printf("ended by signal %d%s\n", WTERMSIG(clean),
 		       WTERMSIG(clean) == SIGSYS ? ": there was a system call" : "");
 	printf("%d of %d reads without a system call\n", clean_count, READS);
-	printf("with a planted one: %s\n", WIFSIGNALED(planted) ? strsignal(WTERMSIG(planted)) : "it lived");
+	printf("with a planted one: %s\n",
+	       WIFSIGNALED(planted) ? strsignal(WTERMSIG(planted)) : "it lived");
 	if (clean != 0 || clean_count != READS)
 		return EXIT_FAILURE;
 	return WIFSIGNALED(planted) && WTERMSIG(planted) == SIGSYS ? EXIT_SUCCESS : EXIT_FAILURE;

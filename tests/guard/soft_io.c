@@ -33,7 +33,8 @@ static unsigned char *slot_bytes(struct soft_io *s, unsigned int slot, enum soft
 	return (unsigned char *)nvmfr_buffer_addr(s->buf) + slot * each;
 }
 
-static struct nvmfr_io plain_io(struct soft_io *s, enum soft_kind kind, unsigned int slot, uint64_t place)
+static struct nvmfr_io plain_io(struct soft_io *s, enum soft_kind kind, unsigned int slot,
+				uint64_t place)
 {
 	size_t bytes = kind == SOFT_READ_LONG ? SOFT_LONG_BYTES : SOFT_IO_BYTES;
 
@@ -66,7 +67,8 @@ static size_t first_word_at(enum soft_kind kind)
 	return kind == SOFT_READ_VEC ? SOFT_IO_BYTES / 2 : 0;
 }
 
-static struct nvmfr_io make_io(struct soft_io *s, enum soft_kind kind, unsigned int slot, uint64_t place)
+static struct nvmfr_io make_io(struct soft_io *s, enum soft_kind kind, unsigned int slot,
+			       uint64_t place)
 {
 	struct nvmfr_io io = plain_io(s, kind, slot, place);
 	unsigned char *bytes = slot_bytes(s, slot, kind);
@@ -86,7 +88,8 @@ static uint64_t random_place(struct soft_io *s, enum soft_kind kind)
 	return next_random(s) % (s->nblocks - units + 1);
 }
 
-static int submit_slots(struct soft_io *s, enum soft_kind kind, const unsigned int *slots, unsigned int n)
+static int submit_slots(struct soft_io *s, enum soft_kind kind, const unsigned int *slots,
+			unsigned int n)
 {
 	struct nvmfr_io ios[SOFT_IO_DEPTH];
 	unsigned int sent = 0;
@@ -103,16 +106,18 @@ static int submit_slots(struct soft_io *s, enum soft_kind kind, const unsigned i
 	return 0;
 }
 
-static int check_completion(struct soft_io *s, enum soft_kind kind, const struct nvmfr_completion *done)
+static int check_completion(struct soft_io *s, enum soft_kind kind,
+			    const struct nvmfr_completion *done)
 {
+	unsigned int slot = (unsigned int)done->user_data;
 	uint64_t found;
 
 	if (done->result)
 		return done->result;
 	if (done->user_data >= SOFT_IO_DEPTH)
 		return -EBADMSG;
-	memcpy(&found, slot_bytes(s, (unsigned int)done->user_data, kind) + first_word_at(kind), sizeof(found));
-	return found == s->expect[done->user_data] ? 0 : -EBADMSG;
+	memcpy(&found, slot_bytes(s, slot, kind) + first_word_at(kind), sizeof(found));
+	return found == s->expect[slot] ? 0 : -EBADMSG;
 }
 
 /* Fills slots with those that are free again. The count, or -errno. */
@@ -200,7 +205,8 @@ void soft_io_open(struct soft_io *s)
 	/* Whatever hangs ends here; a filter on system calls does not stop a signal. */
 	alarm(MAX_SECONDS);
 	connect_target(s);
-	must(nvmfr_buffer_alloc(s->host, LONG_SLOTS * (size_t)SOFT_LONG_BYTES, -1, &s->buf), "buffer");
+	must(nvmfr_buffer_alloc(s->host, (size_t)LONG_SLOTS * SOFT_LONG_BYTES, -1, &s->buf),
+	     "buffer");
 	fill_namespace(s);
 }
 

@@ -27,7 +27,7 @@ enum soft_kind { SOFT_READ, SOFT_WRITE, SOFT_READ_VEC, SOFT_READ_LONG };
 void soft_io_open(struct soft_io *s);
 void soft_io_close(struct soft_io *s);
 
-/* Submits and polls count I/Os in random places, and checks the data of each. 0, or the first error. */
+/* Submits and polls count I/Os in random places and checks the data. 0, or the first error. */
 int soft_io_run(struct soft_io *s, enum soft_kind kind, uint64_t count);
 
 #endif
