@@ -96,7 +96,7 @@ int nvmfr_ctrl_state(const struct nvmfr_ctrl *ctrl)
 	if (state)
 		return state;
 	host = lock(ctrl);
-	state = ctrl->state;
+	state = (int)ctrl->state;
 	pthread_mutex_unlock(&host->lock);
 	return state;
 }

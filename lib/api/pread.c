@@ -95,6 +95,9 @@ static int check_range(struct range *r)
 	if (!nvmfr_buffer_addr(r->buf))
 		return nvmfr__fail(-EINVAL,
 				   "buf is NULL or a dma-buf, which the CPU cannot copy to");
+	if (r->buf->host != r->qp->host || !(r->buf->access & FAB_ACCESS_TARGET))
+		return nvmfr__fail(-EINVAL, "the buffer is another host's, or was not registered as a "
+					    "target of reads");
 	if (r->to > r->buf->len || r->left > r->buf->len - r->to)
 		return nvmfr__fail(-ERANGE,
 				   "%" PRIu64 " bytes from offset %" PRIu64

@@ -5,15 +5,13 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/err.h"
+#include "api/check.h"
 #include "base/opts.h"
-#include "ctrl/host.h"
 #include "fabric/soft.h"
 
 enum { NAME_ROOM = sizeof(((struct nvmfr_soft_target *)0)->name) };
 
-/* ---- options ----------------------------------------------------------------------------------
- */
+/* ---- options ------------------------------------------------------------------------------- */
 
 void nvmfr_soft_opts_init(struct nvmfr_soft_opts *opts, size_t size)
 {
@@ -55,8 +53,7 @@ void nvmfr_soft_fault_init(struct nvmfr_soft_fault *fault, size_t size)
 	fault->size = size;
 }
 
-/* ---- targets ----------------------------------------------------------------------------------
- */
+/* ---- targets ------------------------------------------------------------------------------- */
 
 static int check_name(const char *name)
 {
@@ -111,12 +108,9 @@ int nvmfr_soft_target_create(struct nvmfr_host *host, const char *name,
 	if (!out)
 		return nvmfr__fail(-EINVAL, "soft target: out is NULL");
 	*out = NULL;
-	if (!host)
-		return nvmfr__fail(-EINVAL, "soft target: host is NULL");
-	if (!nvmfr__host_alive(host))
-		return nvmfr__fail(-EOWNERDEAD,
-				   "soft target: the host belongs to the parent process");
-	err = check_name(name);
+	err = check_host(host);
+	if (!err)
+		err = check_name(name);
 	if (err)
 		return err;
 	nvmfr_soft_opts_init(&own, sizeof(own));
@@ -147,16 +141,20 @@ void nvmfr_soft_target_destroy(struct nvmfr_soft_target *target)
 	nvmfr__soft_target_free(target);
 }
 
-/* ---- namespaces -------------------------------------------------------------------------------
- */
+static int check_target(const struct nvmfr_soft_target *target)
+{
+	return target ? check_host(target->owner) : nvmfr__fail(-EINVAL, "soft target is NULL");
+}
+
+/* ---- namespaces ---------------------------------------------------------------------------- */
 
 int nvmfr_soft_ns_add(struct nvmfr_soft_target *target, const struct nvmfr_soft_ns_opts *opts)
 {
 	struct nvmfr_soft_ns_opts own;
-	int err = 0;
+	int err = check_target(target);
 
-	if (!target)
-		return nvmfr__fail(-EINVAL, "soft namespace: target is NULL");
+	if (err)
+		return err;
 	nvmfr_soft_ns_opts_init(&own, sizeof(own));
 	if (opts)
 		err = nvmfr__opts_import(&own, sizeof(own), opts, opts->size);
@@ -165,21 +163,22 @@ int nvmfr_soft_ns_add(struct nvmfr_soft_target *target, const struct nvmfr_soft_
 
 int nvmfr_soft_ns_remove(struct nvmfr_soft_target *target, uint32_t nsid)
 {
-	if (!target)
-		return nvmfr__fail(-EINVAL, "soft namespace: target is NULL");
-	return nvmfr__soft_ns_remove(target, nsid);
+	int err = check_target(target);
+
+	return err ? err : nvmfr__soft_ns_remove(target, nsid);
 }
 
-/* ---- faults and counters ----------------------------------------------------------------------
- */
+/* ---- faults and counters ------------------------------------------------------------------- */
 
 int nvmfr_soft_fault_add(struct nvmfr_soft_target *target, const struct nvmfr_soft_fault *fault)
 {
 	struct nvmfr_soft_fault own;
-	int err;
+	int err = check_target(target);
 
-	if (!target || !fault)
-		return nvmfr__fail(-EINVAL, "soft fault: target or fault is NULL");
+	if (!err && !fault)
+		err = nvmfr__fail(-EINVAL, "soft fault: fault is NULL");
+	if (err)
+		return err;
 	nvmfr_soft_fault_init(&own, sizeof(own));
 	err = nvmfr__opts_import(&own, sizeof(own), fault, fault->size);
 	return err ? err : nvmfr__soft_fault_add(target, &own);
@@ -187,31 +186,35 @@ int nvmfr_soft_fault_add(struct nvmfr_soft_target *target, const struct nvmfr_so
 
 void nvmfr_soft_fault_clear(struct nvmfr_soft_target *target)
 {
-	if (target)
+	if (!check_target(target))
 		nvmfr__soft_fault_clear(target);
 }
 
 int nvmfr_soft_patch_identify(struct nvmfr_soft_target *target, uint32_t cns, uint32_t nsid,
 			      uint32_t offset, const void *bytes, uint32_t len)
 {
-	if (!target || !bytes)
-		return nvmfr__fail(-EINVAL, "soft identify patch: target or bytes is NULL");
-	return nvmfr__soft_patch_identify(target, cns, nsid, offset, bytes, len);
+	int err = check_target(target);
+
+	if (!err && !bytes)
+		err = nvmfr__fail(-EINVAL, "soft identify patch: bytes is NULL");
+	return err ? err : nvmfr__soft_patch_identify(target, cns, nsid, offset, bytes, len);
 }
 
 void nvmfr_soft_drop(struct nvmfr_soft_target *target)
 {
-	if (target)
+	if (!check_target(target))
 		nvmfr__soft_drop(target);
 }
 
 int nvmfr_soft_read_counters(struct nvmfr_soft_target *target, struct nvmfr_soft_counters *counters)
 {
 	struct nvmfr_soft_counters all;
+	int err = check_target(target);
 
-	if (!target || !counters || counters->size < sizeof(counters->size))
-		return nvmfr__fail(-EINVAL,
-				   "soft counters: target or counters is NULL, or size is not set");
+	if (!err)
+		err = check_info(counters, counters ? counters->size : 0, "nvmfr_soft_counters");
+	if (err)
+		return err;
 	nvmfr__soft_counters(target, &all);
 	nvmfr__opts_export(counters, counters->size, &all, sizeof(all));
 	return 0;
@@ -221,6 +224,6 @@ void nvmfr_soft_last_violation(struct nvmfr_soft_target *target, char *text, siz
 {
 	if (text && bytes)
 		text[0] = '\0';
-	if (target && text)
+	if (text && !check_target(target))
 		nvmfr__soft_last_violation(target, text, bytes);
 }

@@ -145,16 +145,17 @@ static void dispatch(struct nvmfr_ctrl *ctrl, const struct nvmfr_completion *cpl
 		aer_answered(ctrl, cpl);
 }
 
+/* Bounded: a peer that answers event requests at once could keep us here for ever. */
 void nvmfr__admin_take(struct nvmfr_ctrl *ctrl)
 {
 	struct nvmfr_completion cpls[8];
-	int n;
+	int n = 1;
 
-	do {
-		n = ctrl->admin ? nvmfr__qpair_poll(ctrl->admin, cpls, ARRAY_SIZE(cpls)) : 0;
+	for (int left = 64; left > 0 && n > 0 && ctrl->admin; left -= n) {
+		n = nvmfr__qpair_poll(ctrl->admin, cpls, ARRAY_SIZE(cpls));
 		for (int i = 0; i < n && ctrl->admin; i++)
 			dispatch(ctrl, &cpls[i]);
-	} while (n > 0);
+	}
 }
 
 /*

@@ -42,7 +42,7 @@ int nvmfr__attempt_start(struct nvmfr_ctrl *ctrl, uint16_t qid, uint16_t depth,
 bool nvmfr__attempt_again(struct nvmfr_ctrl *ctrl, struct attempt *attempt,
 			  const struct fab_event *ev, uint64_t deadline_ns)
 {
-	uint32_t pause = CTRL_RETRY_FIRST_MS << nvmfr__min_u32(attempt->tries, 7);
+	uint32_t pause = (uint32_t)CTRL_RETRY_FIRST_MS << nvmfr__min_u32(attempt->tries, 7);
 	uint64_t at = ctrl_now(ctrl) + MS_NS(nvmfr__min_u32(pause, CTRL_RETRY_MAX_MS));
 
 	if (!ev->retryable || at >= deadline_ns)

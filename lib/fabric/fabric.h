@@ -169,7 +169,7 @@ struct fab_ops {
 	/* first .. first + n - 1 must not wrap, n >= 1. Answers 0 always, so that a submit can end in it:
 	 * what did not go out is told by the next poll (FAB_POLL_BAD, ep->error). post_recv alike. */
 	int (*post_send)(struct fab_ep *ep, uint32_t first, uint32_t n);
-	/* Before post_send: this position's SEND carries a tail, once, and is signaled. */
+	/* Before post_send: this position's SEND carries a tail, once. The last such SEND of a post is signaled. */
 	void (*set_tail)(struct fab_ep *ep, uint32_t position, const struct fab_tail *tail);
 	/* The n oldest receive positions that poll() reported are free again. */
 	int (*post_recv)(struct fab_ep *ep, uint32_t n);

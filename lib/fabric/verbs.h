@@ -64,6 +64,7 @@ struct verbs_ep {
 	uint32_t send_done;             /* the oldest position not known to be done; or their number, for 0 */
 	uint32_t recv_next;             /* the oldest receive position not posted */
 	bool tails_set;                 /* since the last post */
+	uint32_t last_tail;             /* position of the last of them */
 
 	/* made once, before the owner has it */
 	_Alignas(CACHE_LINE) struct ibv_comp_channel *comp;

@@ -93,8 +93,10 @@ static __attribute__((noinline)) int post_with_tails(struct verbs_ep *ep, uint32
 						     uint32_t n)
 {
 	struct ibv_send_wr *wr = &ep->send_wrs[first], *end = wr + n;
-	int err = post_chain(ep, first, n);
+	int err;
 
+	ep->send_wrs[ep->last_tail].send_flags = IBV_SEND_SIGNALED;
+	err = post_chain(ep, first, n);
 	ep->tails_set = false;
 	for (; wr < end; wr++) {
 		wr->num_sge = 1;
@@ -119,7 +121,7 @@ _Static_assert(sizeof(struct fab_tail) == sizeof(struct ibv_sge) &&
 		       offsetof(struct fab_tail, lkey) == offsetof(struct ibv_sge, lkey),
 	       "a tail is an SGE");
 
-/* Signaled: the data that it carries is the caller's again only when the SEND is known to be done. */
+/* What it carries is the caller's again when the SEND is known to be done: the last of a post is signaled. */
 void nvmfr__verbs_set_tail(struct fab_ep *fep, uint32_t position, const struct fab_tail *tail)
 {
 	struct verbs_ep *ep = nvmfr__to_verbs_ep(fep);
@@ -127,8 +129,8 @@ void nvmfr__verbs_set_tail(struct fab_ep *fep, uint32_t position, const struct f
 	struct ibv_sge *sge = &wr->sg_list[1];
 
 	wr->num_sge = 2;
-	wr->send_flags = IBV_SEND_SIGNALED;
 	ep->tails_set = true;
+	ep->last_tail = position;
 	memcpy(sge, tail, sizeof(*sge));
 	if (likely(tail->addr))
 		return;

@@ -27,6 +27,7 @@ static inline uint64_t load64(const unsigned char *p)
 static void put_slot(struct nvmfr_qpair *qp, struct qslot *slot, uint32_t cid)
 {
 	atomic_store_explicit(&slot->expect, cid ^ 1u, memory_order_relaxed);
+	qp->carried -= slot_kind(slot) == SLOT_CARRIED;
 	set_slot_kind(slot, SLOT_PLAIN);
 	*qp->free_top++ = slot;
 }
@@ -143,14 +144,22 @@ static __attribute__((noinline)) unsigned int end_odd(struct nvmfr_qpair *qp, st
 	return 0;
 }
 
+/* A write whose data its SEND carried, answered well, and the SEND is done: as good as a plain one. */
+static inline bool carried_well(const struct nvmfr_qpair *qp, const struct qslot *slot,
+				uint32_t dword)
+{
+	return slot_kind(slot) == SLOT_CARRIED && slot->cid == dword && !slot->answered &&
+	       send_done(qp, slot->ref);
+}
+
 /*
- * Plain completions from responses that lie one behind the other, until n are taken or one is not
- * what its slot expects. Returns how many.
+ * Good completions from responses that lie one behind the other, until n are taken or one is not what
+ * its slot expects. carried: look for those, too, at a price. Returns how many.
  */
-static inline __attribute__((always_inline)) uint32_t consume_plain(struct nvmfr_qpair *qp,
-								    const unsigned char *response,
-								    struct nvmfr_completion *out,
-								    uint32_t n)
+static inline __attribute__((always_inline)) uint32_t take_good(struct nvmfr_qpair *qp,
+								const unsigned char *response,
+								struct nvmfr_completion *out,
+								uint32_t n, bool carried)
 {
 	struct qslot *const slots = qp->slots;
 	const uint64_t qpair_data = qp->qpair_data;
@@ -162,8 +171,12 @@ static inline __attribute__((always_inline)) uint32_t consume_plain(struct nvmfr
 		uint32_t dword = load32(response + 12);
 		struct qslot *slot = &slots[dword & mask];
 
-		if (unlikely(atomic_load_explicit(&slot->expect, memory_order_relaxed) != dword))
-			break;
+		if (unlikely(atomic_load_explicit(&slot->expect, memory_order_relaxed) != dword)) {
+			if (!carried || !carried_well(qp, slot, dword))
+				break;
+			set_slot_kind(slot, SLOT_PLAIN);
+			qp->carried--;
+		}
 		atomic_store_explicit(&slot->expect, dword ^ 1u, memory_order_relaxed);
 		*top++ = slot;
 		out->user_data = slot->user_data;
@@ -206,7 +219,7 @@ consume(struct nvmfr_qpair *qp, struct nvmfr_completion *out, uint32_t n)
 		const unsigned char *response =
 			qp->responses + (size_t)qp->recv_pos * FAB_RESPONSE_BYTES;
 		uint32_t run = nvmfr__min_u32(n, qp->recv_positions - qp->recv_pos);
-		uint32_t taken = consume_plain(qp, response, out, run);
+		uint32_t taken = qp->carried ? take_good(qp, response, out, run, true) : take_good(qp, response, out, run, false);
 
 		out += taken;
 		n -= taken;
@@ -400,7 +413,7 @@ int nvmfr__qpair_poll(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsi
 	if (unlikely(!likely_live(qp)))
 		return poll_slow(qp, out, max);
 	if (unlikely(atomic_load_explicit(qp->tick, memory_order_relaxed) != qp->seen_tick) ||
-	    unlikely(qp->ready | qp->held) || unlikely(qp->backlog != NULL))
+	    unlikely(qp->ready | qp->held | qp->carried) || unlikely(qp->backlog != NULL))
 		return poll_all(qp, out, max);
 	word = qp->ops->poll(qp->ep);
 	qp->done_seq += FAB_POLL_SENDS(word);
@@ -410,8 +423,8 @@ int nvmfr__qpair_poll(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsi
 		qp->ready = got;
 		return poll_rest(qp, out, max, 0, word);
 	}
-	taken = consume_plain(qp, qp->responses + (size_t)qp->recv_pos * FAB_RESPONSE_BYTES, out,
-			      got);
+	taken = take_good(qp, qp->responses + (size_t)qp->recv_pos * FAB_RESPONSE_BYTES, out, got,
+			  false);
 	qp->ready = got;
 	took(qp, taken);
 	if (unlikely(taken != got))

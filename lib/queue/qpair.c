@@ -48,6 +48,7 @@ void nvmfr__qpair_free(struct nvmfr_qpair *qp)
 {
 	if (!qp)
 		return;
+	nvmfr__split_forget(qp);
 	free_rings(qp);
 	nvmfr__ns_table_put(qp->ns);
 	nvmfr__ns_table_put(qp->link.ns);

@@ -58,6 +58,7 @@ struct cursor {
 struct qparent {
 	struct qparent *next; /* backlog or free list */
 	uint64_t user_data;
+	uint64_t blocks;
 	uint64_t lba, blocks_left; /* not issued yet */
 	struct cursor at;
 	const struct nvmfr_iov *iov; /* from its beginning; NULL: at.one */
@@ -66,7 +67,7 @@ struct qparent {
 	uint64_t cqe_result;
 	uint32_t nsid;
 	uint32_t outstanding; /* commands */
-	uint32_t commands; /* issued in all */
+	bool whole; /* one command carries all of it */
 	int32_t result;
 	uint16_t status;
 	uint8_t op, shift;
@@ -120,6 +121,7 @@ struct nvmfr_qpair {
 	struct qslot **free_top; /* the next free slot is free_top[-1] */
 	uint32_t recv_pos; /* of the oldest response not consumed */
 	uint32_t ready; /* responses seen by the fabric, not consumed */
+	uint32_t carried; /* SLOT_CARRIED in flight */
 	uint32_t held; /* SLOT_CARRIED that are answered */
 	uint32_t unposted; /* receives consumed, not reposted */
 	uint64_t laps; /* commands sent before the present lap */
@@ -308,6 +310,9 @@ void nvmfr__split_issue(struct nvmfr_qpair *qp);
 /* A child ended. Fills out when its parent is complete: 1, else 0. */
 unsigned int nvmfr__split_child_done(struct nvmfr_qpair *qp, struct qslot *slot, int32_t result, uint16_t status,
 				     uint64_t cqe_result, struct nvmfr_completion *out);
+
+/* Without completions: their buffers are free again. The endpoint must be gone. */
+void nvmfr__split_forget(struct nvmfr_qpair *qp);
 
 /* After the connection is gone: the backlog will not be issued. */
 void nvmfr__split_abandon(struct nvmfr_qpair *qp);

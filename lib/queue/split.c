@@ -209,8 +209,8 @@ static void issue_one(struct nvmfr_qpair *qp, struct qparent *parent)
 	slot->tick = atomic_load_explicit(qp->tick, memory_order_relaxed);
 	qp->children++;
 	parent->outstanding++;
-	parent->commands++;
 	parent->lba += bytes >> parent->shift;
+	parent->whole = bytes >> parent->shift == parent->blocks;
 	parent->blocks_left -= bytes >> parent->shift;
 }
 
@@ -254,6 +254,7 @@ int nvmfr__split_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *io,
 	struct qparent fresh = {
 		.user_data = io->user_data,
 		.lba = io->lba,
+		.blocks = io->nblocks,
 		.blocks_left = io->nblocks,
 		.fail_lba = UINT64_MAX,
 		.nsid = io->nsid,
@@ -295,7 +296,7 @@ static unsigned int finish(struct nvmfr_qpair *qp, struct qparent *parent,
 		.qpair_data = qp->qpair_data,
 		.result = parent->result,
 		.status = parent->status,
-		.cqe_result = parent->commands == 1 ? parent->cqe_result : 0,
+		.cqe_result = parent->whole ? parent->cqe_result : 0,
 	};
 	mark_buffers(parent, UINT32_MAX);
 	parent->busy = false;
@@ -329,6 +330,13 @@ unsigned int nvmfr__split_child_done(struct nvmfr_qpair *qp, struct qslot *slot,
 	if (result)
 		stop_issuing(qp, parent);
 	return parent->outstanding || parent->blocks_left ? 0 : finish(qp, parent, out);
+}
+
+void nvmfr__split_forget(struct nvmfr_qpair *qp)
+{
+	for (uint32_t i = 0; qp->parents && i < qp->depth; i++)
+		if (qp->parents[i].busy)
+			mark_buffers(&qp->parents[i], UINT32_MAX);
 }
 
 void nvmfr__split_abandon(struct nvmfr_qpair *qp)

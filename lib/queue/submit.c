@@ -69,26 +69,23 @@ INLINE uint32_t tick_now(const struct nvmfr_qpair *qp)
 	return atomic_load_explicit(qp->tick, memory_order_relaxed);
 }
 
-/* A write whose data travels behind its SQE. Data and place are the caller's until the SEND is
- * done. */
-static void carry(struct nvmfr_qpair *qp, struct qslot *slot, uint32_t position, uint64_t lba,
-		  uint64_t cdw12, struct nvmfr_buffer *buf, uint64_t offset, uint64_t len,
-		  uint64_t user_data)
+/* A write whose data travels behind its SQE. Data and place are the caller's until the SEND is done. */
+INLINE void carry(struct nvmfr_qpair *qp, struct qslot *slot, unsigned char *capsule,
+		  uint64_t io_head, uint64_t lba, uint64_t cdw12, struct nvmfr_buffer *buf,
+		  const struct buffer_key *key, uint64_t offset, uint64_t len, uint64_t user_data,
+		  uint32_t tick)
 {
+	uint32_t position = (uint32_t)((size_t)(capsule - qp->capsules) / FAB_CAPSULE_BYTES);
+	struct fab_tail tail = { .addr = buf->addr + offset, .bytes = (uint32_t)len, .lkey = key->lkey };
 	uint32_t cid = slot_next_cid(slot);
-	struct fab_tail tail = {
-		.addr = buf->addr + offset,
-		.bytes = (uint32_t)len,
-		.lkey = buf->keys[qp->dev_index].lkey,
-	};
 
-	put_rw(capsule_at(qp, position), qp->write_head, cid, 0,
-	       len | (uint64_t)NVME_SGL_DATA_OFFSET << 56, lba, cdw12);
-	start_slot(slot, cid ^ 1u, buf, user_data, tick_now(qp));
+	start_slot(slot, cid ^ 1u, buf, user_data, tick);
 	set_slot_kind(slot, SLOT_CARRIED);
 	slot->cid = (uint16_t)cid;
 	slot->answered = false;
 	slot->ref = qp->lap + position;
+	qp->carried++;
+	put_rw(capsule, io_head, cid, 0, len | (uint64_t)NVME_SGL_DATA_OFFSET << 56, lba, cdw12);
 	qp->ops->set_tail(qp->ep, position, &tail);
 }
 
@@ -119,10 +116,8 @@ INLINE bool fill(struct nvmfr_qpair *qp, struct qslot *slot, unsigned char *caps
 	if (unlikely(!(key->access & access)))
 		return false;
 	if (op == NVMFR_OP_WRITE && len <= qp->icd_bytes && !(buf->flags & BUFFER_DMABUF)) {
-		uint32_t position =
-			(uint32_t)((size_t)(capsule - qp->capsules) / FAB_CAPSULE_BYTES);
-
-		carry(qp, slot, position, lba, cdw12 | fua, buf, offset, len, user_data);
+		carry(qp, slot, capsule, io_head, lba, cdw12 | fua, buf, key, offset, len, user_data,
+		      tick);
 		return true;
 	}
 	cid = slot_next_cid(slot);

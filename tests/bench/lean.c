@@ -2,11 +2,17 @@
 /*
  * lean - the least that an application does with libnvmfr: it submits again what completed.
  *
- *   lean [-q depth] [-b batch] [-n ios] [-w read|write] [-o bytes] [-V pieces] [-r uri]
+ *   lean [-q depth] [-b batch] [-n ios] [-w read|write|mixed] [-o bytes] [-V pieces] [-Q commands]
+ *        [-t threads] [-r uri]
  *
- * -b 1 submits each I/O alone; -b n submits up to n at once. -V n reads into n pieces (vectored).
- * Prints "N ns/IO". Links the installed library through pkg-config.
+ * -q n keeps n I/Os in flight. -b 1 submits each alone; -b n submits up to n at once. -w mixed, in
+ * batches: every other I/O is a write. -V n reads into n pieces (vectored). -Q n: the queue pair's depth
+ * where it is not the I/Os' (a long I/O takes many commands). -t n: so many threads, each on a processor
+ * of its own with a queue pair of its own and -n I/Os. Prints "N ns/IO", a thread's. Links the
+ * installed library through pkg-config.
  */
+#include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,19 +24,27 @@
 
 #define SPAN (UINT64_C(16) << 30)
 
-enum { MAX_DEPTH = 4095, ARRAY = 64, MAX_PIECES = 16 };
+enum { MAX_DEPTH = 4095, ARRAY = 64, MAX_PIECES = 16, MAX_THREADS = 64, OP_MIXED = -1 };
 
 static struct {
-	unsigned int depth, batch, pieces;
+	unsigned int depth, batch, pieces, commands, threads;
 	uint64_t ios, bytes;
 	int op;
 	const char *uri;
 } conf = {
-	32, 1, 0, 5000000, 4096, NVMFR_OP_READ, "nvmf+rdma://127.0.0.1/nqn.2026-01.null:nullnic"
+	32, 1, 0, 0, 1, 5000000, 4096, NVMFR_OP_READ,
+	"nvmf+rdma://127.0.0.1/nqn.2026-01.null:nullnic"
 };
 
-static struct nvmfr_iov iovs[MAX_DEPTH][MAX_PIECES];
-static struct nvmfr_completion done[ARRAY];
+/* What a thread has for itself. */
+struct job {
+	struct nvmfr_qpair *qp;
+	struct nvmfr_buffer *buf;
+	struct nvmfr_iov (*iovs)[MAX_PIECES];
+	uint64_t nblocks, places;
+	unsigned int cpu;
+};
+static _Thread_local struct nvmfr_completion done[ARRAY];
 
 static void check(int result, const char *what)
 {
@@ -51,28 +65,31 @@ static double now_ns(void)
 /* A place for an I/O: a multiple of its length, in the first `places` of them. */
 static inline uint64_t random_lba(uint64_t places, uint64_t nblocks)
 {
-	static uint64_t state = 88172645463325252u;
+	static _Thread_local uint64_t state = 88172645463325252u;
 
 	state = state * 6364136223846793005u + 1442695040888963407u;
 	return ((state >> 32) * places >> 32) * nblocks;
 }
 
 /* What does not change: each I/O of the queue's depth has a place of its own in the buffer. */
-static void prepare(struct nvmfr_io *io, struct nvmfr_buffer *buf, uint64_t nblocks, unsigned int i)
+static void prepare(struct nvmfr_io *io, const struct job *job, unsigned int i)
 {
-	*io = (struct nvmfr_io){ .op = (uint8_t)conf.op,
+	int op = conf.op != OP_MIXED ? conf.op : i % 2 ? NVMFR_OP_WRITE : NVMFR_OP_READ;
+
+	*io = (struct nvmfr_io){ .op = (uint8_t)op,
 				 .nsid = 1,
-				 .nblocks = nblocks,
-				 .buf = buf,
+				 .nblocks = job->nblocks,
+				 .buf = job->buf,
 				 .offset_bytes = i * conf.bytes,
 				 .user_data = i };
 	for (unsigned int k = 0; k < conf.pieces; k++)
-		iovs[i][k] =
-			(struct nvmfr_iov){ buf, i * conf.bytes + k * (conf.bytes / conf.pieces),
-					    conf.bytes / conf.pieces };
+		job->iovs[i][k] = (struct nvmfr_iov){ job->buf,
+						      i * conf.bytes +
+							      k * (conf.bytes / conf.pieces),
+						      conf.bytes / conf.pieces };
 	if (conf.pieces) {
 		io->flags = NVMFR_IO_VEC;
-		io->iov = iovs[i];
+		io->iov = job->iovs[i];
 		io->niov = conf.pieces;
 	}
 }
@@ -97,20 +114,14 @@ static void submit_alone(struct nvmfr_qpair *qp, uint64_t lba, uint64_t nblocks,
 		check(nvmfr_write(qp, 1, lba, nblocks, buf, id * conf.bytes, id), "write");
 }
 
-struct job {
-	struct nvmfr_qpair *qp;
-	struct nvmfr_buffer *buf;
-	uint64_t nblocks, places;
-};
-
 /* The first `depth` I/Os. */
 static uint64_t start(const struct job *job, uint64_t total)
 {
-	static struct nvmfr_io io;
+	struct nvmfr_io io;
 	uint64_t sent;
 
 	for (sent = 0; sent < conf.depth && sent < total; sent++) {
-		prepare(&io, job->buf, job->nblocks, (unsigned int)sent);
+		prepare(&io, job, (unsigned int)sent);
 		io.lba = random_lba(job->places, job->nblocks);
 		submit_all(job->qp, &io, 1);
 	}
@@ -147,12 +158,12 @@ static void run_alone(const struct job *job, uint64_t total)
 /* Batches: only what differs is written to an array that is prepared once. */
 static void run_batched(const struct job *job, uint64_t total)
 {
-	static struct nvmfr_io batch[ARRAY];
+	struct nvmfr_io batch[ARRAY];
 	uint64_t sent = start(job, total), bytes = conf.bytes;
-	bool vectored = conf.pieces;
+	bool vectored = job->iovs;
 
 	for (unsigned int k = 0; k < ARRAY; k++)
-		prepare(&batch[k], job->buf, job->nblocks, k % conf.depth);
+		prepare(&batch[k], job, k % conf.depth);
 	for (uint64_t ended = 0; ended < total;) {
 		int n = nvmfr_poll(job->qp, done, conf.batch);
 		const struct nvmfr_completion *cpl = done;
@@ -167,7 +178,7 @@ static void run_batched(const struct job *job, uint64_t total)
 			io->lba = random_lba(job->places, job->nblocks);
 			io->user_data = cpl->user_data;
 			if (vectored)
-				io->iov = iovs[cpl->user_data];
+				io->iov = job->iovs[cpl->user_data];
 			else
 				io->offset_bytes = cpl->user_data * bytes;
 		}
@@ -177,35 +188,115 @@ static void run_batched(const struct job *job, uint64_t total)
 	}
 }
 
+static int parse_op(const char *name)
+{
+	if (!strcmp(name, "mixed"))
+		return OP_MIXED;
+	return strcmp(name, "write") ? NVMFR_OP_READ : NVMFR_OP_WRITE;
+}
+
 static void parse(int argc, char **argv)
 {
-	for (int o; (o = getopt(argc, argv, "q:b:n:w:o:V:r:")) != -1;) {
+	for (int o; (o = getopt(argc, argv, "q:b:n:w:o:V:Q:t:r:")) != -1;) {
 		switch (o) {
 		case 'q': conf.depth = (unsigned int)atoi(optarg); break;
 		case 'b': conf.batch = (unsigned int)atoi(optarg); break;
 		case 'n': conf.ios = strtoull(optarg, NULL, 0); break;
-		case 'w': conf.op = strcmp(optarg, "write") ? NVMFR_OP_READ : NVMFR_OP_WRITE; break;
+		case 'w': conf.op = parse_op(optarg); break;
 		case 'o': conf.bytes = strtoull(optarg, NULL, 0); break;
 		case 'V': conf.pieces = (unsigned int)atoi(optarg); break;
+		case 'Q': conf.commands = (unsigned int)atoi(optarg); break;
+		case 't': conf.threads = (unsigned int)atoi(optarg); break;
 		case 'r': conf.uri = optarg; break;
 		default: exit(2);
 		}
 	}
-	if (!conf.depth || conf.depth > MAX_DEPTH || !conf.batch || conf.pieces > MAX_PIECES ||
-	    !conf.bytes || conf.batch > ARRAY)
+	if (!conf.commands)
+		conf.commands = conf.depth;
+	if (!conf.depth || conf.depth > MAX_DEPTH || conf.commands > MAX_DEPTH || !conf.bytes ||
+	    !conf.batch || conf.batch > ARRAY || conf.pieces > MAX_PIECES || !conf.threads ||
+	    conf.threads > MAX_THREADS || (conf.op == OP_MIXED && conf.batch == 1))
 		exit(2);
+}
+
+static void job_open(struct job *job, struct nvmfr_host *host, struct nvmfr_ctrl *ctrl)
+{
+	struct nvmfr_ns_info ns = { .size = sizeof(ns) };
+	struct nvmfr_qpair_opts opts;
+	uint64_t blocks;
+
+	check(nvmfr_ns_info(ctrl, 1, &ns), "namespace");
+	nvmfr_qpair_opts_init(&opts, sizeof(opts));
+	opts.depth = (uint16_t)conf.commands;
+	check(nvmfr_qpair_create(ctrl, &opts, &job->qp), "qpair");
+	check(nvmfr_qpair_wait(job->qp, -1), "qpair");
+	check(nvmfr_buffer_alloc(host, conf.depth * conf.bytes, -1, &job->buf), "buffer");
+	if (conf.pieces && !(job->iovs = calloc(conf.depth, sizeof(*job->iovs))))
+		exit(1);
+	job->nblocks = conf.bytes / ns.block_bytes;
+	/* 16 GiB, which the stand-in can map under valgrind. */
+	blocks = ns.capacity_blocks < SPAN / ns.block_bytes ? ns.capacity_blocks
+							    : SPAN / ns.block_bytes;
+	job->places = blocks / job->nblocks;
+}
+
+static void job_close(struct job *job)
+{
+	nvmfr_qpair_destroy(job->qp);
+	check(nvmfr_buffer_release(job->buf), "release");
+	free(job->iovs);
+}
+
+static void job_run(const struct job *job)
+{
+	if (conf.batch == 1 && !conf.pieces)
+		run_alone(job, conf.ios);
+	else
+		run_batched(job, conf.ios);
+}
+
+/* The nth processor of those that this process may use. */
+static void settle_on(unsigned int nth)
+{
+	cpu_set_t allowed, one;
+	unsigned int cpu = 0;
+
+	if (sched_getaffinity(0, sizeof(allowed), &allowed))
+		return;
+	nth %= (unsigned int)CPU_COUNT(&allowed);
+	while (!CPU_ISSET(cpu, &allowed) || nth--)
+		cpu++;
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	sched_setaffinity(0, sizeof(one), &one);
+}
+
+static void *job_thread(void *arg)
+{
+	const struct job *job = arg;
+
+	settle_on(job->cpu);
+	job_run(job);
+	return NULL;
+}
+
+static void run_all(struct job *jobs)
+{
+	pthread_t threads[MAX_THREADS];
+
+	for (unsigned int i = 0; i < conf.threads; i++)
+		if (pthread_create(&threads[i], NULL, job_thread, &jobs[i]))
+			exit(1);
+	for (unsigned int i = 0; i < conf.threads; i++)
+		pthread_join(threads[i], NULL);
 }
 
 int main(int argc, char **argv)
 {
-	struct nvmfr_ns_info ns = { .size = sizeof(ns) };
-	struct nvmfr_qpair_opts qopts;
+	static struct job jobs[MAX_THREADS];
 	struct nvmfr_ctrl_opts copts;
-	struct nvmfr_buffer *buf;
-	struct nvmfr_qpair *qp;
 	struct nvmfr_ctrl *ctrl;
 	struct nvmfr_host *host;
-	struct job job;
 	double begin;
 
 	parse(argc, argv);
@@ -214,25 +305,18 @@ int main(int argc, char **argv)
 	copts.uri = conf.uri;
 	check(nvmfr_connect(host, &copts, &ctrl), "connect");
 	check(nvmfr_ctrl_wait(ctrl, -1), "connect");
-	check(nvmfr_ns_info(ctrl, 1, &ns), "namespace");
-	nvmfr_qpair_opts_init(&qopts, sizeof(qopts));
-	qopts.depth = (uint16_t)conf.depth;
-	check(nvmfr_qpair_create(ctrl, &qopts, &qp), "qpair");
-	check(nvmfr_qpair_wait(qp, -1), "qpair");
-	check(nvmfr_buffer_alloc(host, conf.depth * conf.bytes, -1, &buf), "buffer");
-	job = (struct job){ qp, buf, conf.bytes / ns.block_bytes, 0 };
-	/* 16 GiB, which the stand-in can map under valgrind. */
-	job.places = (ns.capacity_blocks < SPAN / ns.block_bytes ? ns.capacity_blocks
-								 : SPAN / ns.block_bytes) /
-		     job.nblocks;
+	for (unsigned int i = 0; i < conf.threads; i++) {
+		jobs[i].cpu = i;
+		job_open(&jobs[i], host, ctrl);
+	}
 	begin = now_ns();
-	if (conf.batch == 1 && !conf.pieces)
-		run_alone(&job, conf.ios);
+	if (conf.threads == 1)
+		job_run(&jobs[0]);
 	else
-		run_batched(&job, conf.ios);
+		run_all(jobs);
 	printf("%.2f ns/IO\n", (now_ns() - begin) / (double)conf.ios);
-	nvmfr_qpair_destroy(qp);
-	check(nvmfr_buffer_release(buf), "release");
+	for (unsigned int i = 0; i < conf.threads; i++)
+		job_close(&jobs[i]);
 	check(nvmfr_disconnect(ctrl, 1000), "disconnect");
 	nvmfr_host_destroy(host);
 	return 0;

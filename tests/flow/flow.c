@@ -13,7 +13,8 @@ static void take_line(void *arg, enum nvmfr_log_level level, const char *msg)
 	int n;
 
 	pthread_mutex_lock(&log->lock);
-	n = snprintf(log->text + log->used, sizeof(log->text) - log->used, "%d %s\n", (int)level, msg);
+	n = snprintf(log->text + log->used, sizeof(log->text) - log->used, "%d %s\n", (int)level,
+		     msg);
 	if (n > 0 && (size_t)n < sizeof(log->text) - log->used)
 		log->used += (size_t)n;
 	pthread_mutex_unlock(&log->lock);
@@ -107,7 +108,8 @@ void flow_host_thread(struct flow *f)
 
 void flow_target(struct flow *f, const struct nvmfr_soft_opts *opts)
 {
-	cr_assert_eq(nvmfr_soft_target_create(f->host, "t", opts, &f->target), 0, "target: %s", nvmfr_last_error());
+	cr_assert_eq(nvmfr_soft_target_create(f->host, "t", opts, &f->target), 0, "target: %s",
+		     nvmfr_last_error());
 }
 
 uint32_t flow_ns(struct flow *f, uint64_t bytes, uint32_t block_bytes)
@@ -133,7 +135,8 @@ int flow_try_connect(struct flow *f)
 		return err;
 	}
 	err = nvmfr_ctrl_wait(f->ctrl, -1);
-	cr_expect_eq(nvmfr_ctrl_state(f->ctrl), err ? NVMFR_STATE_LOST : NVMFR_STATE_LIVE, "state after %d", err);
+	cr_expect_eq(nvmfr_ctrl_state(f->ctrl), err ? NVMFR_STATE_LOST : NVMFR_STATE_LIVE,
+		     "state after %d", err);
 	if (err) {
 		cr_expect_eq(nvmfr_disconnect(f->ctrl, 1000), 0, "disconnect");
 		f->ctrl = NULL;
@@ -243,8 +246,8 @@ struct nvmfr_buffer *flow_buffer(struct flow *f, void *addr, size_t bytes)
 {
 	struct nvmfr_buffer *buf;
 
-	cr_assert_eq(nvmfr_buffer_register(f->host, addr, bytes, NVMFR_ACCESS_BOTH, &buf), 0, "register: %s",
-		     nvmfr_last_error());
+	cr_assert_eq(nvmfr_buffer_register(f->host, addr, bytes, NVMFR_ACCESS_BOTH, &buf), 0,
+		     "register: %s", nvmfr_last_error());
 	return buf;
 }
 
@@ -252,7 +255,8 @@ struct nvmfr_buffer *flow_alloc(struct flow *f, size_t bytes)
 {
 	struct nvmfr_buffer *buf;
 
-	cr_assert_eq(nvmfr_buffer_alloc(f->host, bytes, -1, &buf), 0, "alloc: %s", nvmfr_last_error());
+	cr_assert_eq(nvmfr_buffer_alloc(f->host, bytes, -1, &buf), 0, "alloc: %s",
+		     nvmfr_last_error());
 	return buf;
 }
 
@@ -267,22 +271,28 @@ struct nvmfr_io flow_io(const struct flow *f, uint8_t op, uint64_t lba, uint64_t
 			struct nvmfr_buffer *buf, uint64_t offset)
 {
 	return (struct nvmfr_io){
-		.op = op, .nsid = f->nsid, .lba = lba, .nblocks = nblocks, .buf = buf, .offset_bytes = offset,
+		.op = op,
+		.nsid = f->nsid,
+		.lba = lba,
+		.nblocks = nblocks,
+		.buf = buf,
+		.offset_bytes = offset,
 	};
 }
 
 void flow_reads(struct flow *f, struct nvmfr_buffer *buf, unsigned int n)
 {
 	for (unsigned int i = 0; i < n; i++)
-		cr_assert_eq(nvmfr_read(f->qp, f->nsid, i, 1, buf, i * UINT64_C(512), i), 0, "read %u: %s", i,
-			     nvmfr_last_error());
+		cr_assert_eq(nvmfr_read(f->qp, f->nsid, i, 1, buf, i * UINT64_C(512), i), 0,
+			     "read %u: %s", i, nvmfr_last_error());
 }
 
 void flow_wait(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int n)
 {
 	int got = n ? nvmfr_wait(qp, out, n, n, FLOW_WAIT_MS) : 0;
 
-	cr_assert_eq(got, (int)n, "%u completions awaited, %d came: %s", n, got, got < 0 ? nvmfr_last_error() : "");
+	cr_assert_eq(got, (int)n, "%u completions awaited, %d came: %s", n, got,
+		     got < 0 ? nvmfr_last_error() : "");
 }
 
 struct nvmfr_completion flow_do(struct nvmfr_qpair *qp, const struct nvmfr_io *io)
@@ -300,8 +310,8 @@ void flow_must(struct nvmfr_qpair *qp, const struct nvmfr_io *io)
 {
 	struct nvmfr_completion done = flow_do(qp, io);
 
-	cr_assert_eq(done.result, 0, "op %u at LBA %llu: %s, status %04x", io->op, (unsigned long long)io->lba,
-		     nvmfr_strerror(done.result), done.status);
+	cr_assert_eq(done.result, 0, "op %u at LBA %llu: %s, status %04x", io->op,
+		     (unsigned long long)io->lba, nvmfr_strerror(done.result), done.status);
 }
 
 void flow_works(struct flow *f)
@@ -326,7 +336,8 @@ unsigned int flow_drain(struct nvmfr_qpair *qp, struct nvmfr_completion *out, un
 
 	while (n < max && got >= 0) {
 		got = nvmfr_wait(qp, out + n, 1, max - n, FLOW_WAIT_MS);
-		cr_assert_neq(got, 0, "neither a completion nor the end within %d ms", FLOW_WAIT_MS);
+		cr_assert_neq(got, 0, "neither a completion nor the end within %d ms",
+			      FLOW_WAIT_MS);
 		n += got > 0 ? (unsigned int)got : 0;
 	}
 	if (n == max) {
@@ -354,17 +365,81 @@ struct nvmfr_ctrl_info flow_ctrl_info(const struct flow *f)
 	return info;
 }
 
+/* ---- many I/Os and the end of an association --------------------------------------------------- */
+
+void flow_note(struct flow_outcome *o, const struct nvmfr_completion *done, unsigned int n)
+{
+	for (unsigned int i = 0; i < n; i++) {
+		cr_assert_lt(done[i].user_data, o->n, "completion of an I/O that never was");
+		o->times[done[i].user_data]++;
+		o->last[done[i].user_data] = done[i];
+	}
+}
+
+void flow_each_once(const struct flow_outcome *o)
+{
+	for (unsigned int i = 0; i < o->n; i++)
+		cr_expect_eq(o->times[i], 1, "I/O %u completed %u times", i, o->times[i]);
+}
+
+unsigned int flow_count(const struct flow_outcome *o, int32_t result)
+{
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < o->n; i++)
+		n += o->times[i] && o->last[i].result == result;
+	return n;
+}
+
+void flow_synthesized(const struct nvmfr_completion *done, int32_t result)
+{
+	cr_expect_eq(done->result, result, "%llu: result %d, not %d",
+		     (unsigned long long)done->user_data, done->result, result);
+	cr_expect_eq(done->status, 0);
+	cr_expect_eq(done->flags, 0);
+	cr_expect_eq(done->cqe_result, 0);
+}
+
+void flow_drain_all(struct flow *f, struct flow_outcome *o)
+{
+	struct nvmfr_completion done[FLOW_DEPTH];
+	unsigned int n = flow_drain(f->qp, done, FLOW_DEPTH);
+
+	flow_note(o, done, n);
+	flow_each_once(o);
+	cr_expect_eq(flow_qpair_info(f->qp).in_flight, 0);
+	cr_expect_eq(flow_qpair_info(f->qp).state, NVMFR_STATE_LOST);
+	cr_expect_eq(nvmfr_ctrl_state(f->ctrl), NVMFR_STATE_LOST);
+}
+
+void flow_anew_then_down(struct flow *f)
+{
+	struct nvmfr_completion done;
+
+	cr_expect_eq(nvmfr_poll(f->qp, &done, 1), -ENOTCONN);
+	cr_expect_eq(nvmfr_read(f->qp, f->nsid, 0, 1, NULL, 0, 0), -ENOTCONN);
+	nvmfr_qpair_destroy(f->qp);
+	cr_expect_eq(nvmfr_disconnect(f->ctrl, 1000), 0);
+	nvmfr_soft_fault_clear(f->target);
+	flow_connect(f);
+	f->qp = flow_qpair(f, 8);
+	flow_works(f);
+	flow_down(f);
+}
+
 /* ---- the target ------------------------------------------------------------------------------- */
 
 struct nvmfr_soft_counters flow_counters(const struct flow *f)
 {
 	struct nvmfr_soft_counters counters = { .size = sizeof(counters) };
 
-	cr_assert_eq(nvmfr_soft_read_counters(f->target, &counters), 0, "counters: %s", nvmfr_last_error());
+	cr_assert_eq(nvmfr_soft_read_counters(f->target, &counters), 0, "counters: %s",
+		     nvmfr_last_error());
 	return counters;
 }
 
-struct nvmfr_soft_fault flow_fault(uint32_t kind, uint32_t qid, uint32_t opcode, uint32_t detail, uint64_t value)
+struct nvmfr_soft_fault flow_fault(uint32_t kind, uint32_t qid, uint32_t opcode, uint32_t detail,
+				   uint64_t value)
 {
 	struct nvmfr_soft_fault fault;
 
@@ -389,10 +464,11 @@ void flow_plan_io(const struct flow *f, uint32_t kind, uint32_t opcode, uint64_t
 	flow_plan(f, &fault);
 }
 
-void flow_patch(const struct flow *f, uint32_t cns, uint32_t nsid, uint32_t offset, const void *bytes, uint32_t len)
+void flow_patch(const struct flow *f, uint32_t cns, uint32_t nsid, uint32_t offset,
+		const void *bytes, uint32_t len)
 {
-	cr_assert_eq(nvmfr_soft_patch_identify(f->target, cns, nsid, offset, bytes, len), 0, "patch: %s",
-		     nvmfr_last_error());
+	cr_assert_eq(nvmfr_soft_patch_identify(f->target, cns, nsid, offset, bytes, len), 0,
+		     "patch: %s", nvmfr_last_error());
 }
 
 void flow_patch8(const struct flow *f, uint32_t cns, uint32_t offset, uint8_t value)
@@ -402,7 +478,8 @@ void flow_patch8(const struct flow *f, uint32_t cns, uint32_t offset, uint8_t va
 
 void flow_advance_ms(const struct flow *f, uint32_t ms)
 {
-	cr_assert_eq(nvmfr_soft_clock_advance_us(f->host, ms * UINT64_C(1000)), 0, "advance: %s", nvmfr_last_error());
+	cr_assert_eq(nvmfr_soft_clock_advance_us(f->host, ms * UINT64_C(1000)), 0, "advance: %s",
+		     nvmfr_last_error());
 }
 
 void flow_settle(const struct flow *f)
@@ -418,7 +495,8 @@ void flow_idle_ms(const struct flow *f, uint32_t ms)
 {
 	for (uint32_t passed = 0; passed < ms;) {
 		int due = nvmfr_host_timeout_ms(f->host);
-		uint32_t step = due < 0 || (uint32_t)due > ms - passed ? ms - passed : (uint32_t)due;
+		uint32_t step =
+			due < 0 || (uint32_t)due > ms - passed ? ms - passed : (uint32_t)due;
 
 		flow_advance_ms(f, step);
 		passed += step;

@@ -17,16 +17,16 @@
 
 #include <nvmfr/soft.h>
 
-#define KIB UINT64_C(1024)
-#define MIB (KIB * KIB)
-#define GIB (KIB * MIB)
+#define KIB	      UINT64_C(1024)
+#define MIB	      (KIB * KIB)
+#define GIB	      (KIB * MIB)
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
 enum {
 	FLOW_DEPTH = 128,
-	FLOW_MAX = 256,               /* completions that flow_wait() takes at once */
-	FLOW_WAIT_MS = 120000,        /* virtual, mostly; a bound for what should come at once */
+	FLOW_MAX = 256, /* completions that flow_wait() takes at once */
+	FLOW_WAIT_MS = 120000, /* virtual, mostly; a bound for what should come at once */
 	FLOW_LOG_BYTES = 16384,
 };
 
@@ -65,13 +65,13 @@ struct flow_log {
 
 struct flow {
 	struct nvmfr_host *host;
-	struct nvmfr_soft_target *target;     /* "t" */
+	struct nvmfr_soft_target *target; /* "t" */
 	struct nvmfr_ctrl *ctrl;
 	struct nvmfr_qpair *qp;
-	uint32_t nsid;                        /* the namespace that was made last */
+	uint32_t nsid; /* the namespace that was made last */
 	bool frozen;
-	bool violates;                        /* this test breaks a rule on purpose */
-	struct nvmfr_ctrl_opts opts;          /* of flow_try_connect(); uri is the target's */
+	bool violates; /* this test breaks a rule on purpose */
+	struct nvmfr_ctrl_opts opts; /* of flow_try_connect(); uri is the target's */
 	struct flow_log *log;
 };
 
@@ -122,14 +122,36 @@ unsigned int flow_drain(struct nvmfr_qpair *qp, struct nvmfr_completion *out, un
 struct nvmfr_qpair_info flow_qpair_info(struct nvmfr_qpair *qp);
 struct nvmfr_ctrl_info flow_ctrl_info(const struct flow *f);
 
+/* ---- many I/Os and the end of an association --------------------------------------------------- */
+
+/* How each of n I/Os ended; user_data is the index. */
+struct flow_outcome {
+	unsigned int n;
+	unsigned int times[FLOW_DEPTH];
+	struct nvmfr_completion last[FLOW_DEPTH];
+};
+
+void flow_note(struct flow_outcome *o, const struct nvmfr_completion *done, unsigned int n);
+void flow_each_once(const struct flow_outcome *o);
+/* How many ended with that result. */
+unsigned int flow_count(const struct flow_outcome *o, int32_t result);
+/* A transport failure, not dressed as an NVMe status. */
+void flow_synthesized(const struct nvmfr_completion *done, int32_t result);
+/* All of o come, each once, then the queue pair and the controller are lost. */
+void flow_drain_all(struct flow *f, struct flow_outcome *o);
+/* After a loss: this association can be put away, and another one to the same target works. */
+void flow_anew_then_down(struct flow *f);
+
 /* ---- the target ------------------------------------------------------------------------------- */
 
 struct nvmfr_soft_counters flow_counters(const struct flow *f);
-struct nvmfr_soft_fault flow_fault(uint32_t kind, uint32_t qid, uint32_t opcode, uint32_t detail, uint64_t value);
+struct nvmfr_soft_fault flow_fault(uint32_t kind, uint32_t qid, uint32_t opcode, uint32_t detail,
+				   uint64_t value);
 void flow_plan(const struct flow *f, const struct nvmfr_soft_fault *fault);
 /* A fault of the next command of that opcode on an I/O queue. */
 void flow_plan_io(const struct flow *f, uint32_t kind, uint32_t opcode, uint64_t value);
-void flow_patch(const struct flow *f, uint32_t cns, uint32_t nsid, uint32_t offset, const void *bytes, uint32_t len);
+void flow_patch(const struct flow *f, uint32_t cns, uint32_t nsid, uint32_t offset,
+		const void *bytes, uint32_t len);
 void flow_patch8(const struct flow *f, uint32_t cns, uint32_t offset, uint8_t value);
 void flow_advance_ms(const struct flow *f, uint32_t ms);
 /* Polls the host until its descriptor is silent. */

@@ -2,8 +2,6 @@
 /* Everything that can go wrong while connecting the admin queue. I/O queues: test_ioqueue.c. */
 #include "flow.h"
 
-#include <stdlib.h>
-
 enum { PROMPTLY_MS = 1000 };
 
 /* ---- a step fails ----------------------------------------------------------------------------- */
@@ -37,7 +35,8 @@ static void target_up(struct flow *f)
 /* Nothing is left of a failed attempt, and the host is as good as new. */
 static void usable_then_down(struct flow *f)
 {
-	cr_expect_eq(flow_counters(f).open_connections, 0, "a failed connect leaves a connection open");
+	cr_expect_eq(flow_counters(f).open_connections, 0,
+		     "a failed connect leaves a connection open");
 	nvmfr_soft_fault_clear(f->target);
 	flow_connect(f);
 	f->qp = flow_qpair(f, 8);
@@ -53,13 +52,14 @@ static void plan_step(struct flow *f, const struct step *step, uint32_t kind, ui
 	flow_plan(f, &fault);
 }
 
-static void step_fails(const struct step *step, uint32_t kind, uint64_t value, int err, const char *why)
+static void step_fails(const struct step *step, uint32_t kind, uint64_t value, int err,
+		       const char *why)
 {
 	struct flow f;
 	int got;
 
 	target_up(&f);
-	f.opts.kato_ms = 0;      /* no other clock runs than that of the step */
+	f.opts.kato_ms = 0; /* no other clock runs than that of the step */
 	plan_step(&f, step, kind, value);
 	got = flow_try_connect(&f);
 	cr_expect_eq(got, err, "%s, fault %u: %d, not %d", step->name, kind, got, err);
@@ -79,38 +79,41 @@ static void step_refused_well(const struct step *step)
 	flow_down(&f);
 }
 
-#define REFUSED(Step) step_fails(&Step, NVMFR_SOFT_FAULT_STATUS, STATUS_INTERNAL_ERROR, -EIO, "0x0006")
-#define UNANSWERED(Step) step_fails(&Step, NVMFR_SOFT_FAULT_SILENCE, 0, -ETIMEDOUT, "admin_timeout_ms")
-#define DROPPED(Step) step_fails(&Step, NVMFR_SOFT_FAULT_DISCONNECT, 0, -ECONNRESET, "closed the connection")
-#define BROKEN(Step) step_fails(&Step, NVMFR_SOFT_FAULT_QP_ERROR, 0, -ECONNABORTED, "a SEND failed")
+#define REFUSED(Step) \
+	step_fails(&Step, NVMFR_SOFT_FAULT_STATUS, STATUS_INTERNAL_ERROR, -EIO, "0x0006")
+#define UNANSWERED(Step) \
+	step_fails(&Step, NVMFR_SOFT_FAULT_SILENCE, 0, -ETIMEDOUT, "admin_timeout_ms")
+#define DROPPED(Step) \
+	step_fails(&Step, NVMFR_SOFT_FAULT_DISCONNECT, 0, -ECONNRESET, "closed the connection")
+#define BROKEN(Step)	step_fails(&Step, NVMFR_SOFT_FAULT_QP_ERROR, 0, -ECONNABORTED, "a SEND failed")
 #define WRONG_CID(Step) step_fails(&Step, NVMFR_SOFT_FAULT_WRONG_CID, 0x0777, -EPROTO, "CID 0x")
 
-#define STEP_TESTS(Step)                                                                           \
-	Test(connect, Step##_unanswered)                                                           \
-	{                                                                                          \
-		UNANSWERED(Step);                                                                  \
-	}                                                                                          \
-	Test(connect, Step##_dropped)                                                              \
-	{                                                                                          \
-		DROPPED(Step);                                                                     \
-	}                                                                                          \
-	Test(connect, Step##_broken)                                                               \
-	{                                                                                          \
-		BROKEN(Step);                                                                      \
-	}                                                                                          \
-	Test(connect, Step##_wrong_cid)                                                            \
-	{                                                                                          \
-		WRONG_CID(Step);                                                                   \
+#define STEP_TESTS(Step) \
+	Test(connect, Step##_unanswered) \
+	{ \
+		UNANSWERED(Step); \
+	} \
+	Test(connect, Step##_dropped) \
+	{ \
+		DROPPED(Step); \
+	} \
+	Test(connect, Step##_broken) \
+	{ \
+		BROKEN(Step); \
+	} \
+	Test(connect, Step##_wrong_cid) \
+	{ \
+		WRONG_CID(Step); \
 	}
-#define REFUSED_TEST(Step)                                                                         \
-	Test(connect, Step##_refused)                                                              \
-	{                                                                                          \
-		REFUSED(Step);                                                                     \
+#define REFUSED_TEST(Step) \
+	Test(connect, Step##_refused) \
+	{ \
+		REFUSED(Step); \
 	}
-#define OPTIONAL_TEST(Step)                                                                        \
-	Test(connect, Step##_refused_is_no_loss)                                                   \
-	{                                                                                          \
-		step_refused_well(&Step);                                                          \
+#define OPTIONAL_TEST(Step) \
+	Test(connect, Step##_refused_is_no_loss) \
+	{ \
+		step_refused_well(&Step); \
 	}
 
 STEP_TESTS(fabrics_connect)
@@ -140,7 +143,8 @@ OPTIONAL_TEST(events)
 
 Test(connect, refused_by_connect_with_another_status)
 {
-	step_fails(&fabrics_connect, NVMFR_SOFT_FAULT_STATUS, STATUS_INTERNAL_ERROR, -ECONNREFUSED, "0x0006");
+	step_fails(&fabrics_connect, NVMFR_SOFT_FAULT_STATUS, STATUS_INTERNAL_ERROR, -ECONNREFUSED,
+		   "0x0006");
 }
 
 Test(connect, short_response)
@@ -168,7 +172,8 @@ Test(connect, one_namespace_refused_leaves_the_others)
 	flow_ns(&f, 4 * MIB, 4096);
 	plan_step(&f, &id_ns, NVMFR_SOFT_FAULT_STATUS, STATUS_INTERNAL_ERROR);
 	flow_connect(&f);
-	cr_expect_eq(nvmfr_ns_next(f.ctrl, 0), 2, "the second namespace is the first that is known");
+	cr_expect_eq(nvmfr_ns_next(f.ctrl, 0), 2,
+		     "the second namespace is the first that is known");
 	cr_expect_eq(flow_ctrl_info(&f).ns_count, 1);
 	cr_expect(flow_logged(&f, "namespace 1 is left out"), "%s", f.log->text);
 	flow_down(&f);
@@ -176,7 +181,8 @@ Test(connect, one_namespace_refused_leaves_the_others)
 
 Test(connect, association_dropped_while_connecting)
 {
-	step_fails(&ns_list, NVMFR_SOFT_FAULT_DISCONNECT_ALL, 0, -ECONNRESET, "closed every connection");
+	step_fails(&ns_list, NVMFR_SOFT_FAULT_DISCONNECT_ALL, 0, -ECONNRESET,
+		   "closed every connection");
 }
 
 /* ---- the connection manager ------------------------------------------------------------------- */
@@ -195,10 +201,10 @@ static void cm_fails(uint32_t kind, uint64_t value, int err, const char *why)
 	usable_then_down(&f);
 }
 
-#define REJECT_TEST(Name, Status, Words)                                                           \
-	Test(connect, rejected_##Name)                                                             \
-	{                                                                                          \
-		cm_fails(NVMFR_SOFT_FAULT_CM_REJECT, Status, -ECONNREFUSED, Words);                \
+#define REJECT_TEST(Name, Status, Words) \
+	Test(connect, rejected_##Name) \
+	{ \
+		cm_fails(NVMFR_SOFT_FAULT_CM_REJECT, Status, -ECONNREFUSED, Words); \
 	}
 
 REJECT_TEST(without_private_data, 0, "nobody listens")
@@ -343,7 +349,8 @@ Test(connect, keep_alive_timeout_too_short_for_the_target)
 Test(connect, authentication_demanded)
 {
 	/* Connect's answer: AUTHREQ (ATR) in the upper half of dword 0. */
-	step_fails(&fabrics_connect, NVMFR_SOFT_FAULT_RESULT, UINT64_C(1) << 17 | 1, -EACCES, "authentication");
+	step_fails(&fabrics_connect, NVMFR_SOFT_FAULT_RESULT, UINT64_C(1) << 17 | 1, -EACCES,
+		   "authentication");
 }
 
 Test(connect, reserved_controller_id)
@@ -412,7 +419,8 @@ Test(connect, never_ready_ends_with_connect_timeout)
 
 Test(connect, slow_answers_add_up_to_connect_timeout)
 {
-	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_DELAY, 0, NVMFR_SOFT_ANY, NVMFR_SOFT_ANY, 9000000);
+	struct nvmfr_soft_fault fault =
+		flow_fault(NVMFR_SOFT_FAULT_DELAY, 0, NVMFR_SOFT_ANY, NVMFR_SOFT_ANY, 9000000);
 	struct flow f;
 
 	target_up(&f);
@@ -426,7 +434,8 @@ Test(connect, slow_answers_add_up_to_connect_timeout)
 
 Test(connect, slow_answers_within_the_limits)
 {
-	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_DELAY, 0, NVMFR_SOFT_ANY, NVMFR_SOFT_ANY, 900000);
+	struct nvmfr_soft_fault fault =
+		flow_fault(NVMFR_SOFT_FAULT_DELAY, 0, NVMFR_SOFT_ANY, NVMFR_SOFT_ANY, 900000);
 	struct flow f;
 
 	target_up(&f);
@@ -495,128 +504,4 @@ Test(connect, service_thread_tells_the_same)
 	cr_expect_eq(flow_try_connect(&f), -EIO);
 	flow_says("identify controller");
 	usable_then_down(&f);
-}
-
-/* ---- identity --------------------------------------------------------------------------------- */
-
-static void connects_as(const char *hostnqn, const uint8_t hostid[16])
-{
-	struct nvmfr_host_opts opts;
-	struct flow f = { .log = calloc(1, sizeof(*f.log)) };
-
-	pthread_mutex_init(&f.log->lock, NULL);
-	nvmfr_host_opts_init(&opts, sizeof(opts));
-	opts.flags = NVMFR_HOST_MANUAL;
-	opts.hostnqn = hostnqn;
-	memcpy(opts.hostid, hostid, sizeof(opts.hostid));
-	cr_assert_eq(nvmfr_host_create(&opts, &f.host), 0, "%s", nvmfr_last_error());
-	if (hostnqn)
-		cr_expect_str_eq(nvmfr_host_nqn(f.host), hostnqn);
-	nvmfr_ctrl_opts_init(&f.opts, sizeof(f.opts));
-	f.opts.uri = "nvmf+soft://t";
-	flow_target(&f, NULL);
-	flow_connect(&f);
-	flow_down(&f);     /* no violation: HOSTNQN was padded, HOSTID was not zero */
-}
-
-Test(connect, default_identity)
-{
-	static const uint8_t none[16];
-
-	connects_as(NULL, none);
-}
-
-Test(connect, short_host_nqn)
-{
-	static const uint8_t none[16];
-
-	connects_as("nqn.x:1", none);
-}
-
-Test(connect, longest_host_nqn)
-{
-	static const uint8_t id[16] = { [15] = 1 };
-	char nqn[224] = "nqn.2026-12.org.example:";
-
-	memset(nqn + strlen(nqn), 'x', 223 - strlen(nqn));
-	connects_as(nqn, id);
-}
-
-Test(connect, default_identity_is_stable)
-{
-	char first[256];
-	struct flow f;
-
-	flow_host(&f);
-	strncpy(first, nvmfr_host_nqn(f.host), sizeof(first) - 1);
-	first[sizeof(first) - 1] = '\0';
-	flow_down(&f);
-	flow_host(&f);
-	cr_expect_str_eq(nvmfr_host_nqn(f.host), first);
-	flow_down(&f);
-}
-
-/* ---- what a good connect tells ---------------------------------------------------------------- */
-
-Test(connect, discovery_controller_has_no_queues)
-{
-	struct nvmfr_qpair *qp;
-	struct flow f;
-
-	target_up(&f);
-	f.opts.uri = "nvmf+soft://t/nqn.2014-08.org.nvmexpress.discovery";
-	flow_connect(&f);
-	cr_expect_eq(nvmfr_ns_next(f.ctrl, 0), 0);
-	cr_expect_eq(nvmfr_qpair_create(f.ctrl, NULL, &qp), -EOPNOTSUPP);
-	flow_says("discovery");
-	flow_down(&f);
-}
-
-Test(connect, info_says_what_the_target_is)
-{
-	struct nvmfr_ctrl_info info;
-	struct flow f;
-
-	flow_up(&f, NULL);
-	info = flow_ctrl_info(&f);
-	cr_expect_str_eq(info.subnqn, NVMFR_SOFT_SUBNQN);
-	cr_expect_str_eq(info.model, "nvmfr soft target");
-	cr_expect_str_eq(info.device, "soft");
-	cr_expect_eq(info.version, 0x010400);
-	cr_expect_eq(info.ns_count, 1);
-	cr_expect_eq(info.num_io_queues, 64);
-	cr_expect_eq(info.max_queue_depth, 1023);
-	cr_expect_eq(info.max_xfer_bytes, MIB);
-	cr_expect_eq(info.max_icd_bytes, 8192);
-	cr_expect_eq(info.max_sgl_descriptors, 16);
-	cr_expect_eq(info.kato_ms, 10000);
-	flow_down(&f);
-}
-
-Test(connect, namespace_info_says_what_the_namespace_is)
-{
-	struct nvmfr_ns_info info = { .size = sizeof(info) };
-	struct nvmfr_soft_ns_opts opts;
-	struct flow f;
-
-	flow_host(&f);
-	flow_target(&f, NULL);
-	nvmfr_soft_ns_opts_init(&opts, sizeof(opts));
-	opts.nsid = 7;
-	opts.size_bytes = 4 * MIB;
-	opts.block_bytes = 4096;
-	opts.flags = NVMFR_SOFT_NS_READ_ONLY;
-	cr_assert_eq(nvmfr_soft_ns_add(f.target, &opts), 7);
-	flow_connect(&f);
-	cr_expect_eq(nvmfr_ns_next(f.ctrl, 0), 7);
-	cr_expect_eq(nvmfr_ns_next(f.ctrl, 7), 0);
-	cr_assert_eq(nvmfr_ns_info(f.ctrl, 7, &info), 0);
-	cr_expect_eq(info.nsid, 7);
-	cr_expect_eq(info.capacity_blocks, 1024);
-	cr_expect_eq(info.block_bytes, 4096);
-	cr_expect_eq(info.metadata_bytes, 0);
-	cr_expect_eq(info.read_only, 1);
-	cr_expect_eq(nvmfr_ns_info(f.ctrl, 1, &info), -ENOENT);
-	flow_says("namespace 1");
-	flow_down(&f);
 }

@@ -11,14 +11,14 @@
 enum {
 	MAX_SLOTS = 64,
 	MAX_PIECES = 16,
-	GUARD = 64,             /* bytes around each I/O's memory that nobody may touch */
+	GUARD = 64, /* bytes around each I/O's memory that nobody may touch */
 	GUARD_BYTE = 0xa5,
 };
 
 /* What a run is like. */
 struct shape {
 	uint32_t block, depth;
-	uint64_t max_bytes;     /* of one I/O */
+	uint64_t max_bytes; /* of one I/O */
 	uint32_t ios;
 	bool vectored;
 	uint64_t seed;
@@ -29,9 +29,9 @@ struct slot {
 	struct nvmfr_io io;
 	struct nvmfr_iov iov[MAX_PIECES];
 	struct nvmfr_buffer *buf;
-	unsigned char *base;    /* of buf */
-	uint64_t offset;        /* the guard is before it */
-	unsigned char *want;    /* a write's bytes */
+	unsigned char *base; /* of buf */
+	uint64_t offset; /* the guard is before it */
+	unsigned char *want; /* a write's bytes */
 };
 
 /* One thread's work on one region of one namespace. */
@@ -44,7 +44,7 @@ struct run {
 	struct slot slots[MAX_SLOTS];
 	uint64_t rng;
 	uint32_t in_flight;
-	char wrong[256];        /* "": nothing was; threads must not fail the test themselves */
+	char wrong[256]; /* "": nothing was; threads must not fail the test themselves */
 };
 
 #define COMPLAIN(r, ...) ((r)->wrong[0] ? 0 : snprintf((r)->wrong, sizeof((r)->wrong), __VA_ARGS__))
@@ -73,7 +73,8 @@ static void gather(const struct run *r, struct slot *s, unsigned char *flat, boo
 
 static bool guards_hold(const struct run *r, const struct slot *s)
 {
-	const unsigned char *before = s->base + s->offset - GUARD, *behind = s->base + s->offset + io_bytes(r, s);
+	const unsigned char *before = s->base + s->offset - GUARD,
+			    *behind = s->base + s->offset + io_bytes(r, s);
 
 	for (unsigned int i = 0; i < GUARD; i++)
 		if (before[i] != GUARD_BYTE || behind[i] != GUARD_BYTE)
@@ -138,8 +139,8 @@ static uint64_t random_blocks(struct run *r)
 static uint8_t random_op(struct run *r)
 {
 	static const uint8_t ops[] = {
-		NVMFR_OP_READ, NVMFR_OP_READ, NVMFR_OP_READ, NVMFR_OP_WRITE, NVMFR_OP_WRITE, NVMFR_OP_WRITE,
-		NVMFR_OP_WRITE_ZEROES, NVMFR_OP_FLUSH,
+		NVMFR_OP_READ,	NVMFR_OP_READ,	NVMFR_OP_READ,	       NVMFR_OP_WRITE,
+		NVMFR_OP_WRITE, NVMFR_OP_WRITE, NVMFR_OP_WRITE_ZEROES, NVMFR_OP_FLUSH,
 	};
 
 	return ops[flow_below(&r->rng, ARRAY_SIZE(ops))];
@@ -155,7 +156,9 @@ static void place(struct run *r, struct slot *s)
 
 static void make_io(struct run *r, struct slot *s)
 {
-	s->io = (struct nvmfr_io){ .op = random_op(r), .nsid = r->nsid, .user_data = (uint64_t)(s - r->slots) };
+	s->io = (struct nvmfr_io){ .op = random_op(r),
+				   .nsid = r->nsid,
+				   .user_data = (uint64_t)(s - r->slots) };
 	if (s->io.op == NVMFR_OP_FLUSH)
 		return;
 	place(r, s);
@@ -163,7 +166,7 @@ static void make_io(struct run *r, struct slot *s)
 		s->io.flags = NVMFR_IO_FUA;
 	if (s->io.op == NVMFR_OP_WRITE_ZEROES)
 		return;
-	s->offset = GUARD + flow_below(&r->rng, GUARD);          /* any alignment */
+	s->offset = GUARD + flow_below(&r->rng, GUARD); /* any alignment */
 	set_guards(r, s);
 	s->io.buf = s->buf;
 	s->io.offset_bytes = s->offset;
@@ -183,11 +186,11 @@ static void end_read(struct run *r, struct slot *s)
 
 	gather(r, s, s->want, true);
 	if (memcmp(s->want, want, io_bytes(r, s)) != 0)
-		COMPLAIN(r, "read of %llu blocks at %llu: other data", (unsigned long long)s->io.nblocks,
-			 (unsigned long long)s->io.lba);
+		COMPLAIN(r, "read of %llu blocks at %llu: other data",
+			 (unsigned long long)s->io.nblocks, (unsigned long long)s->io.lba);
 	if (!guards_hold(r, s))
-		COMPLAIN(r, "read of %llu blocks at %llu: memory around it was written", (unsigned long long)s->io.nblocks,
-			 (unsigned long long)s->io.lba);
+		COMPLAIN(r, "read of %llu blocks at %llu: memory around it was written",
+			 (unsigned long long)s->io.nblocks, (unsigned long long)s->io.lba);
 }
 
 static void end_io(struct run *r, const struct nvmfr_completion *done)
@@ -196,8 +199,8 @@ static void end_io(struct run *r, const struct nvmfr_completion *done)
 	unsigned char *model = r->model + (s->io.lba - r->first) * r->shape.block;
 
 	if (done->user_data >= r->shape.depth || !s->busy || done->result) {
-		COMPLAIN(r, "completion of %llu: result %d, status %04x", (unsigned long long)done->user_data,
-			 done->result, done->status);
+		COMPLAIN(r, "completion of %llu: result %d, status %04x",
+			 (unsigned long long)done->user_data, done->result, done->status);
 		return;
 	}
 	if (s->io.op == NVMFR_OP_READ)
@@ -264,12 +267,14 @@ static void *work(void *arg)
 
 /* ---- running ---------------------------------------------------------------------------------- */
 
-static void run_open(struct run *r, struct flow *f, const struct shape *shape, struct nvmfr_qpair *qp, uint32_t nsid,
-		     uint64_t first, uint64_t blocks)
+static void run_open(struct run *r, struct flow *f, const struct shape *shape,
+		     struct nvmfr_qpair *qp, uint32_t nsid, uint64_t first, uint64_t blocks)
 {
 	uint64_t room = shape->max_bytes + 3 * GUARD;
 
-	*r = (struct run){ .shape = *shape, .qp = qp, .nsid = nsid, .first = first, .blocks = blocks };
+	*r = (struct run){
+		.shape = *shape, .qp = qp, .nsid = nsid, .first = first, .blocks = blocks
+	};
 	r->rng = flow_seed(shape->seed) + first;
 	r->model = calloc(blocks, shape->block);
 	cr_assert_not_null(r->model);
@@ -283,7 +288,8 @@ static void run_open(struct run *r, struct flow *f, const struct shape *shape, s
 
 static void run_close(struct run *r)
 {
-	cr_expect(!r->wrong[0], "%s (seed 0x%llx)", r->wrong, (unsigned long long)flow_seed(r->shape.seed));
+	cr_expect(!r->wrong[0], "%s (seed 0x%llx)", r->wrong,
+		  (unsigned long long)flow_seed(r->shape.seed));
 	cr_expect_eq(flow_qpair_info(r->qp).bounced_bytes, 0);
 	for (unsigned int i = 0; i < r->shape.depth; i++) {
 		flow_release(r->slots[i].buf);
@@ -409,7 +415,8 @@ Test(data, answers_that_take_their_time)
 
 Test(data, answers_out_of_order)
 {
-	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_DELAY, 1, NVMFR_SOFT_ANY, NVMFR_SOFT_ANY, 0);
+	struct nvmfr_soft_fault fault =
+		flow_fault(NVMFR_SOFT_FAULT_DELAY, 1, NVMFR_SOFT_ANY, NVMFR_SOFT_ANY, 0);
 	struct flow f;
 	static struct run r;
 	const struct shape shape = { 512, 32, 32 * KIB, 4000, true, 0x5e };
@@ -485,7 +492,8 @@ static void threads_share_a_namespace(const struct nvmfr_soft_opts *opts)
 	flow_ns(&f, THREADS * REGION, 512);
 	flow_connect(&f);
 	for (unsigned int i = 0; i < THREADS; i++)
-		run_open(&runs[i], &f, &shape, queue_for(&f, &shape), f.nsid, i * (REGION / 512), REGION / 512);
+		run_open(&runs[i], &f, &shape, queue_for(&f, &shape), f.nsid, i * (REGION / 512),
+			 REGION / 512);
 	run_threads(runs, THREADS);
 	for (unsigned int i = 0; i < THREADS; i++) {
 		run_close(&runs[i]);
@@ -511,7 +519,9 @@ Test(data, four_threads_with_a_queue_each_and_a_target_thread)
 Test(data, three_namespaces_on_one_queue)
 {
 	struct shape shapes[3] = {
-		{ 512, 8, 32 * KIB, 40, true, 0x80 }, { 4096, 8, 32 * KIB, 40, true, 0x81 }, { 512, 8, 32 * KIB, 40, false, 0x82 },
+		{ 512, 8, 32 * KIB, 40, true, 0x80 },
+		{ 4096, 8, 32 * KIB, 40, true, 0x81 },
+		{ 512, 8, 32 * KIB, 40, false, 0x82 },
 	};
 	static struct run runs[3];
 	struct flow f;
@@ -550,7 +560,8 @@ Test(data, three_controllers_with_a_thread_each)
 		f.opts.uri = i == 2 ? "nvmf+soft://other" : "nvmf+soft://t";
 		flow_connect(&f);
 		ctrls[i] = f.ctrl;
-		run_open(&runs[i], &f, &shape, queue_for(&f, &shape), i == 2 ? 1 : i + 1, 0, REGION / 512);
+		run_open(&runs[i], &f, &shape, queue_for(&f, &shape), i == 2 ? 1 : i + 1, 0,
+			 REGION / 512);
 	}
 	run_threads(runs, 3);
 	for (unsigned int i = 0; i < 3; i++) {

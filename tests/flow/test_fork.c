@@ -50,7 +50,7 @@ static int in_child(struct scene *s, int (*check)(struct scene *s))
 	pid_t pid = fork();
 
 	if (pid == 0) {
-		alarm(CHILD_SECONDS);            /* a lock that nobody will open again */
+		alarm(CHILD_SECONDS); /* a lock that nobody will open again */
 		_exit(check(s));
 	}
 	cr_assert_gt(pid, 0);
@@ -134,7 +134,8 @@ static int host_is_dead(struct scene *s)
 
 static int target_is_dead(struct scene *s)
 {
-	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_STATUS, 1, 2, NVMFR_SOFT_ANY, 0);
+	struct nvmfr_soft_fault fault =
+		flow_fault(NVMFR_SOFT_FAULT_STATUS, 1, 2, NVMFR_SOFT_ANY, 0);
 	struct nvmfr_soft_counters counters = { .size = sizeof(counters) };
 	struct nvmfr_soft_target *target = s->f.target;
 	const int answers[] = {
@@ -169,14 +170,14 @@ static void dead_in_child(uint32_t soft_flags, int (*check)(struct scene *s))
 	scene_down(&s);
 }
 
-#define DEAD_TESTS(Check)                                                                          \
-	Test(fork, Check, .timeout = 20)                                                           \
-	{                                                                                          \
-		dead_in_child(0, Check);                                                           \
-	}                                                                                          \
-	Test(fork, Check##_with_threads, .timeout = 20)                                            \
-	{                                                                                          \
-		dead_in_child(NVMFR_SOFT_THREAD, Check);                                           \
+#define DEAD_TESTS(Check) \
+	Test(fork, Check, .timeout = 20) \
+	{ \
+		dead_in_child(0, Check); \
+	} \
+	Test(fork, Check##_with_threads, .timeout = 20) \
+	{ \
+		dead_in_child(NVMFR_SOFT_THREAD, Check); \
 	}
 
 DEAD_TESTS(queue_pair_is_dead)
@@ -197,7 +198,7 @@ static int frees_all(struct scene *s)
 		return 3;
 	nvmfr_soft_target_destroy(s->f.target);
 	nvmfr_host_destroy(s->f.host);
-	s->mem[0] = 1;           /* the caller's memory is the caller's still */
+	s->mem[0] = 1; /* the caller's memory is the caller's still */
 	return 0;
 }
 
@@ -325,7 +326,8 @@ static int forks_again(struct scene *s)
 	pid = fork();
 	if (pid == 0)
 		_exit(queue_pair_is_dead(s));
-	return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : 98;
+	return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status)
+									       : 98;
 }
 
 Test(fork, grandchild, .timeout = 20)

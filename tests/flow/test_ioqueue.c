@@ -13,7 +13,8 @@ static void ctrl_up(struct flow *f)
 /* Two connections: the controller's and the new queue's. */
 static void usable_then_down(struct flow *f)
 {
-	cr_expect_eq(flow_counters(f).open_connections, 1, "a failed queue leaves a connection open");
+	cr_expect_eq(flow_counters(f).open_connections, 1,
+		     "a failed queue leaves a connection open");
 	nvmfr_soft_fault_clear(f->target);
 	cr_expect_eq(nvmfr_ctrl_state(f->ctrl), NVMFR_STATE_LIVE);
 	f->qp = flow_qpair(f, 8);
@@ -47,10 +48,10 @@ static void cm_fails(uint32_t kind, uint64_t value, int err, const char *why)
 	queue_fails(&fault, err, why);
 }
 
-#define REJECT_TEST(Name, Status, Words)                                                           \
-	Test(ioqueue, rejected_##Name)                                                             \
-	{                                                                                          \
-		cm_fails(NVMFR_SOFT_FAULT_CM_REJECT, Status, -ECONNREFUSED, Words);                \
+#define REJECT_TEST(Name, Status, Words) \
+	Test(ioqueue, rejected_##Name) \
+	{ \
+		cm_fails(NVMFR_SOFT_FAULT_CM_REJECT, Status, -ECONNREFUSED, Words); \
 	}
 
 REJECT_TEST(without_private_data, 0, "nobody listens")
@@ -76,7 +77,8 @@ Test(ioqueue, request_never_answered)
 
 Test(ioqueue, disconnected_when_just_established)
 {
-	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_CM_DISCONNECT, 1, NVMFR_SOFT_ANY, NVMFR_SOFT_ANY, 0);
+	struct nvmfr_soft_fault fault =
+		flow_fault(NVMFR_SOFT_FAULT_CM_DISCONNECT, 1, NVMFR_SOFT_ANY, NVMFR_SOFT_ANY, 0);
 
 	queue_fails(&fault, -ECONNRESET, "closed the connection");
 }
@@ -182,7 +184,8 @@ Test(ioqueue, connect_answered_twice_takes_the_association)
 Test(ioqueue, one_that_fails_leaves_the_others)
 {
 	struct nvmfr_qpair_opts opts = flow_qpair_opts(8);
-	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_DISCONNECT, 2, OPC_FABRICS, NVMFR_SOFT_ANY, 0);
+	struct nvmfr_soft_fault fault =
+		flow_fault(NVMFR_SOFT_FAULT_DISCONNECT, 2, OPC_FABRICS, NVMFR_SOFT_ANY, 0);
 	struct nvmfr_qpair *second;
 	struct flow f;
 
@@ -216,7 +219,8 @@ Test(ioqueue, controller_lost_while_one_connects)
 
 Test(ioqueue, destroyed_while_connecting)
 {
-	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_SILENCE, NVMFR_SOFT_ANY, OPC_FABRICS, NVMFR_SOFT_ANY, 0);
+	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_SILENCE, NVMFR_SOFT_ANY,
+						   OPC_FABRICS, NVMFR_SOFT_ANY, 0);
 	struct flow f;
 
 	ctrl_up(&f);
@@ -259,7 +263,8 @@ Test(ioqueue, becomes_live_by_polling_alone)
 
 	ctrl_up(&f);
 	cr_assert_eq(nvmfr_qpair_create(f.ctrl, NULL, &f.qp), 0);
-	for (unsigned int i = 0; i < 1000 && flow_qpair_info(f.qp).state == NVMFR_STATE_CONNECTING; i++) {
+	for (unsigned int i = 0; i < 1000 && flow_qpair_info(f.qp).state == NVMFR_STATE_CONNECTING;
+	     i++) {
 		cr_assert_eq(nvmfr_host_poll(f.host), 0);
 		cr_assert_eq(nvmfr_poll(f.qp, &done, 1), 0);
 	}

@@ -54,9 +54,10 @@ static void range_is(struct scene *s, uint64_t offset, uint64_t to, uint64_t byt
 	unsigned char *mem = nvmfr_buffer_addr(s->buf);
 
 	memset(mem + to, 0xee, bytes + 1);
-	cr_assert_eq(nvmfr_pread(s->f.qp, s->f.nsid, offset, s->buf, to, bytes, -1), 0, "%s", nvmfr_last_error());
-	cr_expect(memcmp(mem + to, s->want + offset, bytes) == 0, "%llu bytes at %llu", (unsigned long long)bytes,
-		  (unsigned long long)offset);
+	cr_assert_eq(nvmfr_pread(s->f.qp, s->f.nsid, offset, s->buf, to, bytes, -1), 0, "%s",
+		     nvmfr_last_error());
+	cr_expect(memcmp(mem + to, s->want + offset, bytes) == 0, "%llu bytes at %llu",
+		  (unsigned long long)bytes, (unsigned long long)offset);
 	cr_expect_eq(mem[to + bytes], 0xee, "one byte too many");
 }
 
@@ -116,7 +117,7 @@ Test(pread, end_of_a_file_that_is_not_whole_blocks)
 	scene_up(&s, 10000, 4096);
 	cr_assert_eq(nvmfr_ns_info(s.f.ctrl, s.f.nsid, &info), 0);
 	cr_expect_eq(info.capacity_blocks, 3);
-	range_is(&s, 0, 0, 3 * 4096);       /* the rest reads as zero */
+	range_is(&s, 0, 0, 3 * 4096); /* the rest reads as zero */
 	scene_down(&s);
 }
 
@@ -134,7 +135,8 @@ Test(pread, with_io_in_flight_is_busy)
 	scene_down(&s);
 }
 
-static void fails(const struct nvmfr_soft_fault *fault, uint64_t offset, uint64_t bytes, int err, const char *word)
+static void fails(const struct nvmfr_soft_fault *fault, uint64_t offset, uint64_t bytes, int err,
+		  const char *word)
 {
 	struct nvmfr_buffer *buf;
 	struct flow f;
@@ -150,28 +152,32 @@ static void fails(const struct nvmfr_soft_fault *fault, uint64_t offset, uint64_
 
 Test(pread, status_has_a_sentence)
 {
-	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_STATUS, 1, OPC_READ, NVMFR_SOFT_ANY, STATUS_UNRECOVERED_READ);
+	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_STATUS, 1, OPC_READ,
+						   NVMFR_SOFT_ANY, STATUS_UNRECOVERED_READ);
 
 	fails(&fault, 512, 512, -EREMOTEIO, "0x0281");
 }
 
 Test(pread, status_of_a_copied_part_has_a_sentence)
 {
-	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_STATUS, 1, OPC_READ, NVMFR_SOFT_ANY, STATUS_UNRECOVERED_READ);
+	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_STATUS, 1, OPC_READ,
+						   NVMFR_SOFT_ANY, STATUS_UNRECOVERED_READ);
 
 	fails(&fault, 513, 1, -EREMOTEIO, "LBA 1");
 }
 
 Test(pread, lost_connection)
 {
-	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_DISCONNECT, 1, OPC_READ, NVMFR_SOFT_ANY, 0);
+	struct nvmfr_soft_fault fault =
+		flow_fault(NVMFR_SOFT_FAULT_DISCONNECT, 1, OPC_READ, NVMFR_SOFT_ANY, 0);
 
 	fails(&fault, 0, 512, -ECONNABORTED, "LBA 0");
 }
 
 Test(pread, silence)
 {
-	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_SILENCE, 1, OPC_READ, NVMFR_SOFT_ANY, 0);
+	struct nvmfr_soft_fault fault =
+		flow_fault(NVMFR_SOFT_FAULT_SILENCE, 1, OPC_READ, NVMFR_SOFT_ANY, 0);
 
 	fails(&fault, 0, 512, -ETIMEDOUT, "LBA 0");
 }
@@ -283,7 +289,7 @@ Test(pread, two_associations_of_memory_by_the_uri_share_nothing)
 	flow_connect(&f);
 	f.nsid = 1;
 	f.qp = flow_qpair(&f, 8);
-	flow_works(&f);                    /* writes to LBA 1 */
+	flow_works(&f); /* writes to LBA 1 */
 	first = f.ctrl;
 	qp = f.qp;
 	flow_connect(&f);

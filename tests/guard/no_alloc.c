@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * No allocation between submit and completion: the C library's allocator with a counter in front,
- * which counts this thread's calls while it is told to.
+ * no_alloc [uri]: no allocation between submit and completion. The C library's allocator with a counter
+ * in front, which counts this thread's calls while it is told to.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -86,12 +86,12 @@ static int watch(struct soft_io *s, const char *name, enum soft_kind kind, uint6
 	return err || calls ? -1 : 0;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	struct soft_io s;
 	int failed = planted();
 
-	soft_io_open(&s);
+	soft_io_open(&s, argc > 1 ? argv[1] : SOFT_IO_URI);
 	failed |= watch(&s, "reads", SOFT_READ, IOS);
 	failed |= watch(&s, "writes", SOFT_WRITE, IOS);
 	failed |= watch(&s, "vectored reads", SOFT_READ_VEC, IOS);

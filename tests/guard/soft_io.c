@@ -163,14 +163,14 @@ int soft_io_run(struct soft_io *s, enum soft_kind kind, uint64_t count)
 	}
 }
 
-static void connect_target(struct soft_io *s)
+static void connect_target(struct soft_io *s, const char *uri)
 {
 	struct nvmfr_ctrl_opts ctrl_opts;
 	struct nvmfr_qpair_opts qp_opts;
 
 	must(nvmfr_host_create(NULL, &s->host), "host");
 	nvmfr_ctrl_opts_init(&ctrl_opts, sizeof(ctrl_opts));
-	ctrl_opts.uri = "nvmf+soft:?size=64M";
+	ctrl_opts.uri = uri;
 	must(nvmfr_connect(s->host, &ctrl_opts, &s->ctrl), "connect");
 	must(nvmfr_ctrl_wait(s->ctrl, -1), "connect");
 	nvmfr_qpair_opts_init(&qp_opts, sizeof(qp_opts));
@@ -199,12 +199,12 @@ static void fill_namespace(struct soft_io *s)
 	}
 }
 
-void soft_io_open(struct soft_io *s)
+void soft_io_open(struct soft_io *s, const char *uri)
 {
 	*s = (struct soft_io){ .random = 0x2545f491 };
 	/* Whatever hangs ends here; a filter on system calls does not stop a signal. */
 	alarm(MAX_SECONDS);
-	connect_target(s);
+	connect_target(s, uri);
 	must(nvmfr_buffer_alloc(s->host, (size_t)LONG_SLOTS * SOFT_LONG_BYTES, -1, &s->buf),
 	     "buffer");
 	fill_namespace(s);

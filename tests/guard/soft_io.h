@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An embedded target and a stream of checked I/O on it, for guards that watch the data path. */
+/* A target, the embedded one or another, and a stream of checked I/O on it, for guards that watch the data path. */
 #ifndef NVMFR_GUARD_SOFT_IO_H
 #define NVMFR_GUARD_SOFT_IO_H
 
 #include <nvmfr/nvmfr.h>
+
+#define SOFT_IO_URI "nvmf+soft:?size=64M"
 
 enum { SOFT_IO_BYTES = 4096, SOFT_IO_DEPTH = 32, SOFT_LONG_BYTES = 8 << 20 };
 
@@ -23,8 +25,11 @@ struct soft_io {
 /* Kinds of I/O in a stream. */
 enum soft_kind { SOFT_READ, SOFT_WRITE, SOFT_READ_VEC, SOFT_READ_LONG };
 
-/* Connects and writes each block's number into its first word. Ends the program on failure. */
-void soft_io_open(struct soft_io *s);
+/*
+ * Connects and writes each block's number into its first word, in the first 64 MiB. Ends the program
+ * on failure.
+ */
+void soft_io_open(struct soft_io *s, const char *uri);
 void soft_io_close(struct soft_io *s);
 
 /* Submits and polls count I/Os in random places and checks the data. 0, or the first error. */

@@ -79,13 +79,15 @@ static void note_outstanding(struct scripted *s, uint16_t cid)
 {
 	if (cid == 0xffff)
 		breach("CID 0xffff was sent");
+	s->cmd_of[cid % SCRIPTED_SLOTS] = s->sent;
+	if (s->lied)
+		return;
 	if (s->at[cid])
 		breach("CID 0x%04x was sent while it is outstanding", cid);
 	if (s->outstanding == s->depth)
 		breach("more than %u commands are outstanding", s->depth);
 	s->out[s->outstanding++] = cid;
 	s->at[cid] = (uint16_t)s->outstanding;
-	s->cmd_of[cid % SCRIPTED_SLOTS] = s->sent;
 	if (s->outstanding > s->most_outstanding)
 		s->most_outstanding = s->outstanding;
 	if (s->recv_posted < s->outstanding)
@@ -180,6 +182,7 @@ static void no_longer_outstanding(struct scripted *s, uint16_t cid)
 {
 	uint16_t at = s->at[cid], last;
 
+	s->lied = s->lied || !at;
 	if (!at)
 		return;
 	last = s->out[--s->outstanding];

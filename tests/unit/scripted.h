@@ -53,6 +53,7 @@ struct scripted {
 	uint16_t at[SCRIPTED_CIDS];          /* by CID: its place in out, from 1 on; 0: not outstanding */
 	uint32_t cmd_of[SCRIPTED_SLOTS];     /* by the CID's low 12 bits: which command it was last */
 	uint32_t outstanding, most_outstanding;
+	bool lied;                           /* an answer to what was not outstanding: from then on nobody knows what is */
 
 	/* what the next poll says */
 	uint32_t done, told;                 /* SENDs done, and those of them that poll has told */

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Peers that say nothing: commands over their time, keep-alive in both directions. */
+#include "flow.h"
+
+#include <poll.h>
+
+enum { BLOCK = 512 };
+
+/* ---- silence ---------------------------------------------------------------------------------- */
+
+static struct nvmfr_qpair *queue_with_timeout(struct flow *f, uint32_t ms)
+{
+	struct nvmfr_qpair_opts opts = flow_qpair_opts(FLOW_DEPTH);
+	struct nvmfr_qpair *qp;
+
+	opts.io_timeout_ms = ms;
+	cr_assert_eq(flow_try_qpair(f, &opts, &qp), 0, "%s", nvmfr_last_error());
+	return qp;
+}
+
+static void silence_up(struct flow *f, uint32_t io_timeout_ms)
+{
+	struct nvmfr_soft_opts opts = flow_soft_opts();
+
+	opts.mdts = 1;
+	flow_host(f);
+	flow_target(f, &opts);
+	flow_ns(f, 16 * MIB, 512);
+	flow_connect(f);
+	f->qp = queue_with_timeout(f, io_timeout_ms);
+}
+
+/* I/O 0 is never answered, the others are young when it is over its time. */
+Test(silence, silence_ends_the_late_one_and_aborts_the_others)
+{
+	struct nvmfr_soft_fault fault =
+		flow_fault(NVMFR_SOFT_FAULT_SILENCE, 1, OPC_READ, NVMFR_SOFT_ANY, 0);
+	struct flow_outcome o = { .n = 4 };
+	struct nvmfr_buffer *buf;
+	struct flow f;
+
+	silence_up(&f, 2000);
+	buf = flow_alloc(&f, 4 * BLOCK);
+	fault.count = 0;
+	flow_plan(&f, &fault);
+	flow_reads(&f, buf, 1);
+	flow_idle_ms(&f, 1500);
+	for (uint64_t i = 1; i < 4; i++)
+		cr_assert_eq(nvmfr_read(f.qp, f.nsid, i, 1, buf, i * BLOCK, i), 0);
+	flow_drain_all(&f, &o);
+	flow_says("io_timeout_ms");
+	flow_synthesized(&o.last[0], -ETIMEDOUT);
+	for (unsigned int i = 1; i < 4; i++)
+		flow_synthesized(&o.last[i], -ECONNABORTED);
+	flow_release(buf);
+	flow_anew_then_down(&f);
+}
+
+Test(silence, not_over_its_time_before_its_time)
+{
+	struct nvmfr_completion done;
+	struct nvmfr_buffer *buf;
+	struct flow f;
+
+	silence_up(&f, 2000);
+	buf = flow_alloc(&f, BLOCK);
+	flow_plan_io(&f, NVMFR_SOFT_FAULT_DELAY, OPC_READ, 1990000);
+	flow_reads(&f, buf, 1);
+	cr_expect_eq(nvmfr_poll(f.qp, &done, 1), 0); /* now the target has it */
+	flow_idle_ms(&f, 1980);
+	cr_expect_eq(nvmfr_poll(f.qp, &done, 1), 0);
+	flow_wait(f.qp, &done, 1);
+	cr_expect_eq(done.result, 0);
+	flow_works(&f);
+	flow_release(buf);
+	flow_down(&f);
+}
+
+Test(silence, over_its_time_soon_after_its_time)
+{
+	struct nvmfr_completion done;
+	struct nvmfr_buffer *buf;
+	struct flow f;
+	int got = 0;
+
+	silence_up(&f, 2000);
+	buf = flow_alloc(&f, BLOCK);
+	flow_plan_io(&f, NVMFR_SOFT_FAULT_SILENCE, OPC_READ, 0);
+	flow_reads(&f, buf, 1);
+	/* Two coarse ticks of 100 ms later at most. */
+	for (unsigned int i = 0; i < 22 && got == 0; i++) {
+		flow_idle_ms(&f, 100);
+		got = nvmfr_poll(f.qp, &done, 1);
+	}
+	if (got == 0) {
+		flow_settle(&f);
+		got = nvmfr_poll(f.qp, &done, 1);
+	}
+	cr_expect_eq(got, 1, "still not told after 2.2 s");
+	cr_expect_eq(done.result, -ETIMEDOUT);
+	flow_release(buf);
+	flow_anew_then_down(&f);
+}
+
+Test(silence, without_a_timeout_silence_lasts)
+{
+	struct nvmfr_completion done;
+	struct nvmfr_buffer *buf;
+	struct flow f;
+
+	silence_up(&f, 0);
+	buf = flow_alloc(&f, BLOCK);
+	flow_plan_io(&f, NVMFR_SOFT_FAULT_SILENCE, OPC_READ, 0);
+	flow_reads(&f, buf, 1);
+	flow_idle_ms(&f, 3600000);
+	cr_expect_eq(nvmfr_poll(f.qp, &done, 1), 0);
+	cr_expect_eq(flow_qpair_info(f.qp).in_flight, 1);
+	nvmfr_qpair_destroy(f.qp);
+	f.qp = NULL;
+	flow_release(buf);
+	flow_down(&f);
+}
+
+/* An answer that needs more than the common handling, in the same poll that finds another one late. */
+static void late_and(const struct nvmfr_io *io, struct nvmfr_buffer *buf, uint64_t status)
+{
+	struct flow_outcome o = { .n = 2 };
+	struct flow *f = nvmfr_buffer_addr(buf) ? *(struct flow **)nvmfr_buffer_addr(buf) : NULL;
+
+	flow_plan_io(f, NVMFR_SOFT_FAULT_SILENCE, OPC_READ, 0);
+	if (status)
+		flow_plan_io(f, NVMFR_SOFT_FAULT_STATUS, io->op, status);
+	cr_assert_eq(nvmfr_read(f->qp, f->nsid, 0, 1, buf, 4096, 0), 0);
+	flow_idle_ms(f, 5000);
+	cr_assert_eq(nvmfr_submit(f->qp, io, 1), 1, "%s", nvmfr_last_error());
+	flow_drain_all(f, &o);
+	flow_synthesized(&o.last[0], -ETIMEDOUT);
+}
+
+static void late_and_other(uint8_t op, uint64_t nblocks, uint64_t status)
+{
+	struct nvmfr_buffer *buf;
+	struct nvmfr_io io;
+	struct flow f, *self = &f;
+
+	silence_up(&f, 2000);
+	buf = flow_alloc(&f, 128 * KIB);
+	memcpy(nvmfr_buffer_addr(buf), &self, sizeof(self));
+	io = flow_io(&f, op, 1, nblocks, buf, 8192);
+	io.user_data = 1;
+	late_and(&io, buf, status);
+	flow_release(buf);
+	flow_anew_then_down(&f);
+}
+
+Test(silence, late_one_and_an_nvme_error_at_once, .timeout = 20)
+{
+	late_and_other(NVMFR_OP_READ, 1, STATUS_INTERNAL_ERROR);
+}
+
+Test(silence, late_one_and_a_split_read_at_once, .timeout = 20)
+{
+	late_and_other(NVMFR_OP_READ, 100, 0);
+}
+
+Test(silence, late_one_and_an_in_capsule_write_at_once, .timeout = 20)
+{
+	late_and_other(NVMFR_OP_WRITE, 1, 0);
+}
+
+Test(silence, late_one_and_a_failing_in_capsule_write_at_once, .timeout = 20)
+{
+	late_and_other(NVMFR_OP_WRITE, 1, STATUS_INTERNAL_ERROR);
+}
+
+Test(silence, split_io_that_was_partly_answered)
+{
+	struct nvmfr_soft_fault fault =
+		flow_fault(NVMFR_SOFT_FAULT_SILENCE, 1, OPC_READ, NVMFR_SOFT_ANY, 0);
+	struct nvmfr_completion done[2];
+	struct nvmfr_buffer *buf;
+	struct flow f;
+
+	silence_up(&f, 2000);
+	buf = flow_alloc(&f, 8 * MIB);
+	fault.skip = 100;
+	flow_plan(&f, &fault);
+	cr_assert_eq(nvmfr_read(f.qp, f.nsid, 0, 8 * MIB / 512, buf, 0, 0), 0);
+	cr_expect_eq(flow_drain(f.qp, done, 2), 1);
+	flow_synthesized(&done[0], -ETIMEDOUT);
+	flow_release(buf);
+	flow_anew_then_down(&f);
+}
+
+/* ---- keep-alive ------------------------------------------------------------------------------- */
+
+Test(silence, keep_alive_is_sent_while_nothing_else_happens)
+{
+	struct flow f;
+
+	flow_up(&f, NULL);
+	flow_idle_ms(&f, 3600000);
+	/* KATO is 10 s. */
+	cr_expect_geq(flow_counters(&f).keep_alives, 360);
+	cr_expect_leq(flow_counters(&f).keep_alives, 1000);
+	flow_works(&f);
+	flow_down(&f);
+}
+
+Test(silence, keep_alive_is_sent_under_load)
+{
+	struct nvmfr_completion done;
+	struct nvmfr_buffer *buf;
+	struct flow f;
+
+	flow_up(&f, NULL);
+	buf = flow_alloc(&f, BLOCK);
+	flow_plan_io(&f, NVMFR_SOFT_FAULT_DELAY, OPC_READ, 25000000);
+	flow_reads(&f, buf, 1);
+	flow_wait(f.qp, &done, 1);
+	cr_expect_eq(done.result, 0);
+	cr_expect_geq(flow_counters(&f).keep_alives, 2);
+	flow_release(buf);
+	flow_down(&f);
+}
+
+Test(silence, keep_alive_as_often_as_the_granularity_allows)
+{
+	struct nvmfr_soft_opts opts = flow_soft_opts();
+	struct flow f;
+
+	opts.kas = 100; /* 10 s */
+	flow_host(&f);
+	flow_target(&f, &opts);
+	f.opts.kato_ms = 15000;
+	flow_connect(&f);
+	cr_expect_eq(flow_ctrl_info(&f).kato_ms % 5000, 0);
+	flow_idle_ms(&f, 300000);
+	cr_expect_eq(nvmfr_ctrl_state(f.ctrl), NVMFR_STATE_LIVE);
+	flow_down(&f);
+}
+
+Test(silence, keep_alive_unanswered)
+{
+	struct nvmfr_soft_fault fault =
+		flow_fault(NVMFR_SOFT_FAULT_SILENCE, 0, OPC_KEEP_ALIVE, NVMFR_SOFT_ANY, 0);
+	struct nvmfr_completion done;
+	struct flow f;
+
+	flow_up(&f, NULL);
+	fault.count = 0;
+	flow_plan(&f, &fault);
+	cr_expect_eq(flow_drain(f.qp, &done, 1), 0);
+	cr_expect(strstr(nvmfr_last_error(), "Keep Alive") ||
+			  strstr(nvmfr_last_error(), "keep-alive"),
+		  "%s", nvmfr_last_error());
+	flow_anew_then_down(&f);
+}
+
+Test(silence, keep_alive_answered_too_late)
+{
+	struct nvmfr_soft_fault fault =
+		flow_fault(NVMFR_SOFT_FAULT_DELAY, 0, OPC_KEEP_ALIVE, NVMFR_SOFT_ANY, 60000000);
+	struct nvmfr_completion done;
+	struct flow f;
+
+	flow_up(&f, NULL);
+	flow_plan(&f, &fault);
+	cr_expect_eq(flow_drain(f.qp, &done, 1), 0);
+	cr_expect(strstr(nvmfr_last_error(), "Keep Alive") ||
+			  strstr(nvmfr_last_error(), "keep-alive"),
+		  "%s", nvmfr_last_error());
+	flow_anew_then_down(&f);
+}
+
+Test(silence, keep_alive_refused)
+{
+	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_STATUS, 0, OPC_KEEP_ALIVE,
+						   NVMFR_SOFT_ANY, STATUS_INTERNAL_ERROR);
+	struct nvmfr_completion done;
+	struct flow f;
+
+	flow_up(&f, NULL);
+	flow_plan(&f, &fault);
+	cr_expect_eq(flow_drain(f.qp, &done, 1), 0);
+	flow_says("Keep Alive");
+	flow_anew_then_down(&f);
+}
+
+/* KAS 0: Keep Alive is not offered; sending it would be a violation. */
+Test(silence, keep_alive_not_offered)
+{
+	struct nvmfr_soft_opts opts = flow_soft_opts();
+	struct flow f;
+
+	opts.kas = 0;
+	flow_up(&f, &opts);
+	cr_expect_eq(flow_ctrl_info(&f).kato_ms, 0);
+	cr_expect(flow_logged(&f, "KAS 0"), "%s", f.log->text);
+	flow_idle_ms(&f, 3600000);
+	cr_expect_eq(flow_counters(&f).keep_alives, 0);
+	flow_works(&f);
+	flow_down(&f);
+}
+
+Test(silence, keep_alive_not_wanted)
+{
+	struct flow f;
+
+	flow_host(&f);
+	flow_target(&f, NULL);
+	flow_ns(&f, MIB, 512);
+	f.opts.kato_ms = 0;
+	flow_connect(&f);
+	f.qp = flow_qpair(&f, 8);
+	flow_idle_ms(&f, 3600000);
+	cr_expect_eq(flow_counters(&f).keep_alives, 0);
+	flow_works(&f);
+	flow_down(&f);
+}
+
+Test(silence, host_that_falls_asleep_is_dropped)
+{
+	struct nvmfr_completion done;
+	struct flow f;
+
+	flow_up(&f, NULL);
+	flow_advance_ms(&f, 11000);
+	cr_expect_eq(flow_drain(f.qp, &done, 1), 0);
+	cr_expect(strstr(nvmfr_last_error(), "keep-alive"), "%s", nvmfr_last_error());
+	flow_anew_then_down(&f);
+}
+
+/* The application does nothing at all: the service thread answers for it. Real time, a short KATO. */
+Test(silence, service_thread_keeps_alive)
+{
+	struct pollfd nothing = { .fd = -1 };
+	struct flow f;
+
+	flow_host_thread(&f);
+	flow_target(&f, NULL);
+	flow_ns(&f, MIB, 512);
+	f.opts.kato_ms = 200;
+	flow_connect(&f);
+	f.qp = flow_qpair(&f, 8);
+	/* Until the target has seen enough of them for 3 times KATO: bounded by the test's own time. */
+	while (flow_counters(&f).keep_alives < 6 && nvmfr_ctrl_state(f.ctrl) == NVMFR_STATE_LIVE)
+		poll(&nothing, 1, 20);
+	cr_expect_eq(nvmfr_ctrl_state(f.ctrl), NVMFR_STATE_LIVE, "%s", f.log->text);
+	flow_works(&f);
+	flow_down(&f);
+}
