@@ -101,8 +101,9 @@ compilers() {
 	step "build gcc" build build/gcc gcc -Dvm=true &&
 		suites "tests gcc" build/gcc meson_test build/gcc unit flow standin guard
 	[ -z "$quick" ] || return 0
-	step "build clang" build build/clang clang &&
-		suites "tests clang" build/clang meson_test build/clang unit flow standin
+	step "build clang" build build/clang clang || return
+	step clang-tidy tests/tidy.sh build/clang
+	suites "tests clang" build/clang meson_test build/clang unit flow standin
 }
 
 sanitizers() {

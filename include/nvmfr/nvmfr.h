@@ -600,8 +600,8 @@ struct nvmfr_iov {
 /**
  * One I/O, 64 bytes. An array of them is submitted at once.
  *
- * A vectored I/O's iov array must stay as it is until the completion, or nvmfr_qpair_destroy(); the lengths must add up to
- * nblocks. Where blocks straddle more pieces than a command can carry descriptors it is refused.
+ * A vectored I/O's iov array must stay as it is until the completion, or nvmfr_qpair_destroy(); the
+ * lengths must add up to nblocks. Where blocks straddle more pieces than a command can carry descriptors it is refused.
  */
 struct nvmfr_io {
 	uint8_t op;        /**< enum nvmfr_op */

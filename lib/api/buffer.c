@@ -18,13 +18,15 @@ _Static_assert((int)NVMFR_ACCESS_SOURCE == (int)FAB_ACCESS_SOURCE &&
 static int check_args(const struct nvmfr_host *host, size_t len, uint32_t access,
 		      struct nvmfr_buffer **out)
 {
-	int err = check_host(host);
+	int err;
 
+	if (out)
+		*out = NULL;
+	err = check_host(host);
 	if (err)
 		return err;
 	if (!out)
 		return nvmfr__fail(-EINVAL, "out is NULL");
-	*out = NULL;
 	if (len == 0)
 		return nvmfr__fail(-EINVAL, "a buffer of 0 bytes");
 	if (access == 0 || access & ~(uint32_t)NVMFR_ACCESS_BOTH)

@@ -40,13 +40,16 @@ int nvmfr_connect(struct nvmfr_host *host, const struct nvmfr_ctrl_opts *given,
 		  struct nvmfr_ctrl **out)
 {
 	struct nvmfr_ctrl_opts opts;
-	int err = check_host(host);
+	int err;
+
+	if (out)
+		*out = NULL;
+	err = check_host(host);
 
 	if (!err && (!given || !out))
 		err = nvmfr__fail(-EINVAL, "%s is NULL", given ? "out" : "opts");
 	if (err)
 		return err;
-	*out = NULL;
 	nvmfr_ctrl_opts_init(&opts, sizeof(opts));
 	err = nvmfr__opts_import(&opts, sizeof(opts), given, given->size);
 	if (err)

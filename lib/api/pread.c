@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <string.h>
 
 #include <nvmfr/nvmfr.h>
@@ -16,8 +17,20 @@ struct range {
 	uint32_t nsid, block;
 	struct nvmfr_buffer *buf;
 	uint64_t offset, to, left; /* of the namespace, of buf, bytes to go */
-	int timeout_ms;
+	uint64_t deadline_ns; /* host clock; UINT64_MAX: none */
 };
+
+/* What is left of the call's time, as nvmfr_wait() wants it. */
+static int time_left_ms(const struct range *r)
+{
+	uint64_t now = nvmfr__clock_now_ns(&qpair_host(r->qp)->clock);
+
+	if (r->deadline_ns == UINT64_MAX)
+		return -1;
+	if (now >= r->deadline_ns)
+		return 0;
+	return (int)nvmfr__min_u64((r->deadline_ns - now + MS_NS(1) - 1) / MS_NS(1), INT_MAX);
+}
 
 static int read_and_wait(struct range *r, uint64_t lba, uint64_t nblocks, struct nvmfr_buffer *buf,
 			 uint64_t offset)
@@ -27,11 +40,10 @@ static int read_and_wait(struct range *r, uint64_t lba, uint64_t nblocks, struct
 
 	if (n)
 		return n;
-	n = nvmfr_wait(r->qp, &cpl, 1, 1, r->timeout_ms);
+	n = nvmfr_wait(r->qp, &cpl, 1, 1, time_left_ms(r));
 	if (n == 0)
 		return nvmfr__fail(-ETIMEDOUT,
-				   "the read of LBA %" PRIu64 " has not ended within %d ms", lba,
-				   r->timeout_ms);
+				   "the read of LBA %" PRIu64 " has not ended within timeout_ms", lba);
 	if (n < 0)
 		return n;
 	if (cpl.result == -EREMOTEIO)
@@ -123,7 +135,7 @@ int nvmfr_pread(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t offset_bytes,
 		.offset = offset_bytes,
 		.to = buf_offset_bytes,
 		.left = len_bytes,
-		.timeout_ms = timeout_ms,
+		.deadline_ns = UINT64_MAX,
 	};
 	int err;
 
@@ -132,6 +144,8 @@ int nvmfr_pread(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t offset_bytes,
 	if (qpair_has_news(qp))
 		nvmfr__qpair_adopt(qp);
 	err = nvmfr__qpair_forked(qp) ? nvmfr__qpair_state_error(qp) : check_range(&r);
+	if (!err && timeout_ms >= 0)
+		r.deadline_ns = nvmfr__clock_now_ns(&qpair_host(qp)->clock) + MS_NS(timeout_ms);
 	while (!err && r.left)
 		err = r.offset % r.block || r.left < r.block ? bounce(&r) : direct(&r);
 	return err;

@@ -24,12 +24,16 @@ int nvmfr_qpair_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts *g
 		       struct nvmfr_qpair **out)
 {
 	struct nvmfr_qpair_opts opts;
-	int err = ctrl && out ? check_host(ctrl->host)
-			      : nvmfr__fail(-EINVAL, "%s is NULL", ctrl ? "out" : "ctrl");
+	int err = 0;
 
+	if (out)
+		*out = NULL;
+	if (!ctrl || !out)
+		err = nvmfr__fail(-EINVAL, "%s is NULL", ctrl ? "out" : "ctrl");
+	if (!err)
+		err = check_host(ctrl->host);
 	if (err)
 		return err;
-	*out = NULL;
 	nvmfr_qpair_opts_init(&opts, sizeof(opts));
 	err = given ? nvmfr__opts_import(&opts, sizeof(opts), given, given->size) : 0;
 	if (err)

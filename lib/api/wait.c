@@ -21,30 +21,35 @@ static int sleep_ms(const struct nvmfr_host *host, uint64_t deadline)
 		       : (int)nvmfr__min_u64((deadline - now + MS_NS(1) - 1) / MS_NS(1), INT_MAX);
 }
 
-/* Nothing there: sleeps until there may be. 1: look again, -errno. */
+/*
+ * Nothing there: sleeps until there may be. A manual host's own descriptor and time count, too.
+ * 1: look again, -errno.
+ */
 static int sleep_once(struct nvmfr_host *host, struct nvmfr_qpair *qp, uint64_t deadline)
 {
-	struct pollfd pfd = { .fd = nvmfr__qpair_fd(qp), .events = POLLIN };
+	struct pollfd fds[2] = { { .fd = nvmfr__qpair_fd(qp), .events = POLLIN },
+				 { .fd = host->epoll_fd, .events = POLLIN } };
 	int armed;
 
-	if (pfd.fd < 0)
-		return pfd.fd;
+	if (fds[0].fd < 0)
+		return fds[0].fd;
 	armed = nvmfr__qpair_arm(qp);
 	if (armed)
 		return armed;
-	if (poll(&pfd, 1, sleep_ms(host, deadline)) < 0 && errno != EINTR)
+	if (poll(fds, host->manual ? 2 : 1, sleep_ms(host, deadline)) < 0 && errno != EINTR)
 		return nvmfr__fail(-errno, "poll: %s", nvmfr__strerror(errno));
 	return 1;
 }
 
-/* A manual host is driven by whoever waits; in virtual time the clock jumps to what is due next. */
-static void drive_host(struct nvmfr_host *host, const struct nvmfr_qpair *qp, uint64_t deadline)
+/* Virtual time: a pass, then the clock jumps to what is due next. */
+static int jump_once(struct nvmfr_host *host, const struct nvmfr_qpair *qp, uint64_t deadline)
 {
 	uint64_t due = likely_live(qp) ? qp->ops->ep_due_ns(qp->ep) : UINT64_MAX;
 
 	pthread_mutex_lock(&host->lock);
 	nvmfr__service_wait(host, nvmfr__min_u64(due, deadline));
 	pthread_mutex_unlock(&host->lock);
+	return 1;
 }
 
 static int pause_for_more(struct nvmfr_host *host, struct nvmfr_qpair *qp, uint64_t deadline)
@@ -53,10 +58,13 @@ static int pause_for_more(struct nvmfr_host *host, struct nvmfr_qpair *qp, uint6
 		return nvmfr__qpair_state_error(qp);
 	if (!host->manual)
 		return sleep_once(host, qp, deadline);
-	if (!nvmfr__clock_is_virtual(&host->clock))
-		deadline = nvmfr__min_u64(deadline, nvmfr__clock_now_ns(&host->clock) + MS_NS(1));
-	drive_host(host, qp, deadline);
-	return 1;
+	if (nvmfr__clock_is_virtual(&host->clock))
+		return jump_once(host, qp, deadline);
+	pthread_mutex_lock(&host->lock);
+	nvmfr__service_pass(host);
+	deadline = nvmfr__min_u64(deadline, host->due_ns);
+	pthread_mutex_unlock(&host->lock);
+	return sleep_once(host, qp, deadline);
 }
 
 static int check(struct nvmfr_qpair *qp, const struct nvmfr_completion *out, unsigned int min,

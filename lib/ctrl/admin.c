@@ -69,15 +69,16 @@ void nvmfr__admin_start_keep_alive(struct nvmfr_ctrl *ctrl)
 		ctrl->keep_alive_ns = ctrl->connect_sent_ns + MS_NS(ctrl->kato_ms) / 2;
 }
 
-static void send_keep_alive(struct nvmfr_ctrl *ctrl, uint64_t now)
+static bool send_keep_alive(struct nvmfr_ctrl *ctrl, uint64_t now)
 {
 	struct nvme_sqe sqe;
 
 	nvme_sqe_keep_alive(&sqe);
 	if (nvmfr__qpair_post_raw(ctrl->admin, &sqe, TAG_KEEP_ALIVE))
-		return;
+		return false;
 	ctrl->keep_alive_ns = now + MS_NS(ctrl->kato_ms) / 2;
 	ctrl->keep_alive_deadline_ns = now + MS_NS(ctrl->kato_ms);
+	return true;
 }
 
 static uint64_t keep_alive_pass(struct nvmfr_ctrl *ctrl, uint64_t now)
@@ -89,8 +90,8 @@ static uint64_t keep_alive_pass(struct nvmfr_ctrl *ctrl, uint64_t now)
 	}
 	if (ctrl->keep_alive_deadline_ns)
 		return ctrl->keep_alive_deadline_ns;
-	if (now >= ctrl->keep_alive_ns)
-		send_keep_alive(ctrl, now);
+	if (now >= ctrl->keep_alive_ns && !send_keep_alive(ctrl, now))
+		return now + MS_NS(10);
 	return ctrl->keep_alive_deadline_ns ? ctrl->keep_alive_deadline_ns : ctrl->keep_alive_ns;
 }
 
@@ -107,7 +108,9 @@ static void keep_alive_answered(struct nvmfr_ctrl *ctrl, const struct nvmfr_comp
 
 void nvmfr__admin_arm_aers(struct nvmfr_ctrl *ctrl)
 {
-	unsigned int wanted = nvmfr__min_u32(ctrl->id.aerl + 1u, CTRL_MAX_AERS);
+	/* Two slots stay for a step and the keep-alive. */
+	unsigned int room = ctrl->opts.admin_depth - 2u;
+	unsigned int wanted = nvmfr__min_u32(nvmfr__min_u32(ctrl->id.aerl + 1u, CTRL_MAX_AERS), room);
 	struct nvme_sqe sqe;
 
 	nvme_sqe_async_event(&sqe);

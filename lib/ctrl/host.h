@@ -21,6 +21,16 @@
 struct nvmfr_ctrl;
 struct nvmfr_soft_target;
 
+/* Registers buffers on a device that opened later. */
+struct registrar {
+	pthread_t thread;
+	bool running;
+	_Atomic bool done;
+	struct fab_dev *dev;
+	int err;
+	char sentence[256];
+};
+
 struct nvmfr_host {
 	struct fab_host fab;
 	struct nvmfr__clock clock;
@@ -48,6 +58,7 @@ struct nvmfr_host {
 
 	pthread_mutex_t buffers_lock; /* never taken before lock is let go, but for trylock */
 	struct nvmfr_buffer *buffers;
+	struct registrar registrar;
 };
 
 enum { HOST_TICK_MS = 100 };
@@ -85,7 +96,10 @@ int nvmfr__host_fab(struct nvmfr_host *host, bool soft, const struct fab_ops **o
 int nvmfr__host_watch(struct nvmfr_host *host, int fd);
 void nvmfr__host_unwatch(struct nvmfr_host *host, int fd);
 
-/* Registers the host's buffers on dev, one a call. 1: one more may be left, 0: all are, -EAGAIN: busy, -errno. */
+/* ---- registrar.c ------------------------------------------------------------------------------ */
+
+/* Registers the host's buffers on dev. 0: all are, -EAGAIN: in progress, ask again; -errno with a sentence. */
 int nvmfr__host_attach_buffers(struct nvmfr_host *host, struct fab_dev *dev);
+void nvmfr__registrar_join(struct nvmfr_host *host);
 
 #endif

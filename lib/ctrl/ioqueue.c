@@ -381,13 +381,26 @@ static uint64_t entry_pass(struct entry *entry)
 	}
 }
 
+/* A place that became free in this pass, and a queue that waits for one. */
+static bool next_may_start(const struct nvmfr_ctrl *ctrl)
+{
+	uint64_t now = ctrl_now(ctrl);
+
+	if (connecting_count(ctrl) >= CTRL_PARALLEL_QUEUES)
+		return false;
+	for (const struct entry *entry = ctrl->entries; entry; entry = entry->next)
+		if (entry->phase == ENTRY_WAITING && now >= entry->attempt.retry_ns)
+			return true;
+	return false;
+}
+
 uint64_t nvmfr__ioqueue_pass(struct nvmfr_ctrl *ctrl)
 {
 	uint64_t due = UINT64_MAX;
 
 	for (struct entry *entry = ctrl->entries; entry; entry = entry->next)
 		due = nvmfr__min_u64(due, entry_pass(entry));
-	return due;
+	return next_may_start(ctrl) ? 0 : due;
 }
 
 /* ---- the owner's last word ------------------------------------------------------------------- */

@@ -73,24 +73,33 @@ static uint64_t events_pass(struct nvmfr_host *host, const struct fab_ops *ops, 
 	return i == 256 ? 0 : ops->due_ns(fab);
 }
 
-/* Coarse time moves while a queue exists that may need it. */
-static uint64_t tick_pass(struct nvmfr_host *host)
+/*
+ * Coarse time. What passed while nobody looked (a manual host that was not polled, a stopped process)
+ * does not count: commands that were submitted meanwhile bear the old tick and are younger than it.
+ */
+static void tick_pass(struct nvmfr_host *host)
 {
-	uint64_t now = nvmfr__clock_now_ns(&host->clock),
-		 passed = (now - host->tick_ns) / MS_NS(HOST_TICK_MS);
-	bool needed = false;
+	uint64_t now = nvmfr__clock_now_ns(&host->clock);
+	uint64_t passed = (now - host->tick_ns) / MS_NS(HOST_TICK_MS);
+	uint32_t next = atomic_load_explicit(&host->tick, memory_order_relaxed);
 
-	if (passed) {
-		uint32_t next =
-			atomic_load_explicit(&host->tick, memory_order_relaxed) + (uint32_t)passed;
+	if (!passed)
+		return;
+	host->tick_ns += passed * MS_NS(HOST_TICK_MS);
+	if (!nvmfr__clock_is_virtual(&host->clock))
+		passed = nvmfr__min_u64(passed, 2);
+	next += (uint32_t)passed;
+	atomic_store_explicit(&host->tick, next ? next : 1, memory_order_relaxed);
+}
 
-		atomic_store_explicit(&host->tick, next ? next : 1, memory_order_relaxed);
-		host->tick_ns += passed * MS_NS(HOST_TICK_MS);
-	}
-	for (const struct nvmfr_ctrl *ctrl = host->ctrls; ctrl && !needed; ctrl = ctrl->next)
+/* It moves while a queue exists that may need it. */
+static uint64_t tick_due(const struct nvmfr_host *host)
+{
+	for (const struct nvmfr_ctrl *ctrl = host->ctrls; ctrl; ctrl = ctrl->next)
 		for (const struct entry *entry = ctrl->entries; entry; entry = entry->next)
-			needed |= entry->qp->timeout_ticks != 0 && entry->phase == ENTRY_LIVE;
-	return needed ? host->tick_ns + MS_NS(HOST_TICK_MS) : UINT64_MAX;
+			if (entry->qp->timeout_ticks && entry->phase == ENTRY_LIVE)
+				return host->tick_ns + MS_NS(HOST_TICK_MS);
+	return UINT64_MAX;
 }
 
 void nvmfr__service_pass(struct nvmfr_host *host)
@@ -102,10 +111,10 @@ void nvmfr__service_pass(struct nvmfr_host *host)
 			   nvmfr__strerror(errno));
 	due = nvmfr__min_u64(due, events_pass(host, &nvmfr__fab_verbs, host->verbs));
 	due = nvmfr__min_u64(due, events_pass(host, &nvmfr__fab_soft, host->soft));
-	due = nvmfr__min_u64(due, tick_pass(host));
+	tick_pass(host);
 	for (struct nvmfr_ctrl *ctrl = host->ctrls; ctrl; ctrl = ctrl->next)
 		due = nvmfr__min_u64(due, nvmfr__ctrl_pass(ctrl));
-	host->due_ns = due;
+	host->due_ns = nvmfr__min_u64(due, tick_due(host));
 }
 
 /* ---- the thread ------------------------------------------------------------------------------ */
@@ -238,23 +247,4 @@ bool nvmfr__service_wait(struct nvmfr_host *host, uint64_t deadline_ns)
 				   .tv_nsec = (long)(now % MS_NS(1000)) };
 	pthread_cond_timedwait(&host->changed, &host->lock, &until);
 	return true;
-}
-
-/* ---- buffers --------------------------------------------------------------------------------- */
-
-int nvmfr__host_attach_buffers(struct nvmfr_host *host, struct fab_dev *dev)
-{
-	struct nvmfr_buffer *buf;
-	int result = 0;
-
-	/* Someone registers, perhaps hundreds of GB: keep-alives must not wait for that. */
-	if (pthread_mutex_trylock(&host->buffers_lock))
-		return -EAGAIN;
-	for (buf = host->buffers; buf; buf = buf->next)
-		if (!buf->keys[dev->index].count)
-			break;
-	if (buf)
-		result = nvmfr__buffer_attach(buf, dev);
-	pthread_mutex_unlock(&host->buffers_lock);
-	return result ? result : buf != NULL;
 }

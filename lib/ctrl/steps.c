@@ -286,14 +286,12 @@ static int start_aers(struct nvmfr_ctrl *ctrl)
 
 static int start_buffers(struct nvmfr_ctrl *ctrl)
 {
-	int left = nvmfr__host_attach_buffers(ctrl->host, ctrl->ep->dev);
+	int err = nvmfr__host_attach_buffers(ctrl->host, ctrl->ep->dev);
 
 	ctrl->pause_ms = 1;
-	if (left == -EAGAIN)
+	if (err == -EAGAIN)
 		return STEP_LATER;
-	if (left < 0)
-		return left;
-	return left ? STEP_AGAIN : STEP_NEXT;
+	return err ? err : STEP_NEXT;
 }
 
 /* clang-format off */

@@ -219,8 +219,12 @@ consume(struct nvmfr_qpair *qp, struct nvmfr_completion *out, uint32_t n)
 		const unsigned char *response =
 			qp->responses + (size_t)qp->recv_pos * FAB_RESPONSE_BYTES;
 		uint32_t run = nvmfr__min_u32(n, qp->recv_positions - qp->recv_pos);
-		uint32_t taken = qp->carried ? take_good(qp, response, out, run, true) : take_good(qp, response, out, run, false);
+		uint32_t taken;
 
+		if (qp->carried)
+			taken = take_good(qp, response, out, run, true);
+		else
+			taken = take_good(qp, response, out, run, false);
 		out += taken;
 		n -= taken;
 		took(qp, taken);
@@ -398,9 +402,12 @@ static __attribute__((noinline)) int poll_rest(struct nvmfr_qpair *qp, struct nv
 static __attribute__((noinline)) int poll_all(struct nvmfr_qpair *qp, struct nvmfr_completion *out,
 					      unsigned int max)
 {
-	if (atomic_load_explicit(qp->tick, memory_order_relaxed) != qp->seen_tick)
+	int n = poll_rest(qp, out, max, 0, qp->ready < max ? poll_fabric(qp) : FAB_POLL_MORE);
+
+	/* Behind the look at what came: a command that was answered is not over its time. */
+	if (atomic_load_explicit(qp->tick, memory_order_relaxed) != qp->seen_tick && !qp->ready)
 		check_timeouts(qp);
-	return poll_rest(qp, out, max, 0, qp->ready < max ? poll_fabric(qp) : FAB_POLL_MORE);
+	return n;
 }
 
 /* The common case in line: plain responses that fit the caller's array, in one piece of the ring.

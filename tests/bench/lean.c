@@ -11,6 +11,9 @@
  * of its own with a queue pair of its own and -n I/Os. Prints "N ns/IO", a thread's. Links the
  * installed library through pkg-config.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include <pthread.h>
 #include <sched.h>
 #include <stdint.h>

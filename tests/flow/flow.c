@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- what was said ---------------------------------------------------------------------------- */
+/* ---- what was said --------------------------------------------------------------------------- */
 
 static void take_line(void *arg, enum nvmfr_log_level level, const char *msg)
 {
@@ -38,7 +38,7 @@ void flow_says(const char *word)
 	cr_expect(strstr(text, word), "'%s' does not say '%s'", text, word);
 }
 
-/* ---- chance ----------------------------------------------------------------------------------- */
+/* ---- chance ---------------------------------------------------------------------------------- */
 
 uint64_t flow_seed(uint64_t own)
 {
@@ -75,7 +75,7 @@ void flow_fill(uint64_t *state, void *bytes, size_t n)
 	}
 }
 
-/* ---- up --------------------------------------------------------------------------------------- */
+/* ---- up -------------------------------------------------------------------------------------- */
 
 static void open_host(struct flow *f, uint32_t flags)
 {
@@ -194,7 +194,7 @@ void flow_up_thread(struct flow *f, const struct nvmfr_soft_opts *opts)
 	bring_up(f, opts);
 }
 
-/* ---- down ------------------------------------------------------------------------------------- */
+/* ---- down ------------------------------------------------------------------------------------ */
 
 static void check_target(struct flow *f)
 {
@@ -221,7 +221,7 @@ void flow_down(struct flow *f)
 	*f = (struct flow){ .log = NULL };
 }
 
-/* ---- options ---------------------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 struct nvmfr_soft_opts flow_soft_opts(void)
 {
@@ -240,7 +240,7 @@ struct nvmfr_qpair_opts flow_qpair_opts(unsigned int depth)
 	return opts;
 }
 
-/* ---- memory ----------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 struct nvmfr_buffer *flow_buffer(struct flow *f, void *addr, size_t bytes)
 {
@@ -265,7 +265,7 @@ void flow_release(struct nvmfr_buffer *buf)
 	cr_expect_eq(nvmfr_buffer_release(buf), 0, "release: %s", nvmfr_last_error());
 }
 
-/* ---- I/O -------------------------------------------------------------------------------------- */
+/* ---- I/O ------------------------------------------------------------------------------------- */
 
 struct nvmfr_io flow_io(const struct flow *f, uint8_t op, uint64_t lba, uint64_t nblocks,
 			struct nvmfr_buffer *buf, uint64_t offset)
@@ -365,7 +365,7 @@ struct nvmfr_ctrl_info flow_ctrl_info(const struct flow *f)
 	return info;
 }
 
-/* ---- many I/Os and the end of an association --------------------------------------------------- */
+/* ---- many I/Os and the end of an association ------------------------------------------------- */
 
 void flow_note(struct flow_outcome *o, const struct nvmfr_completion *done, unsigned int n)
 {
@@ -427,7 +427,7 @@ void flow_anew_then_down(struct flow *f)
 	flow_down(f);
 }
 
-/* ---- the target ------------------------------------------------------------------------------- */
+/* ---- the target ------------------------------------------------------------------------------ */
 
 struct nvmfr_soft_counters flow_counters(const struct flow *f)
 {

@@ -75,7 +75,7 @@ struct flow {
 	struct flow_log *log;
 };
 
-/* ---- up and down ------------------------------------------------------------------------------ */
+/* ---- up and down ----------------------------------------------------------------------------- */
 
 /* Manual and frozen. */
 void flow_host(struct flow *f);
@@ -97,13 +97,13 @@ void flow_down(struct flow *f);
 struct nvmfr_soft_opts flow_soft_opts(void);
 struct nvmfr_qpair_opts flow_qpair_opts(unsigned int depth);
 
-/* ---- memory ----------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 struct nvmfr_buffer *flow_buffer(struct flow *f, void *addr, size_t bytes);
 struct nvmfr_buffer *flow_alloc(struct flow *f, size_t bytes);
 void flow_release(struct nvmfr_buffer *buf);
 
-/* ---- I/O -------------------------------------------------------------------------------------- */
+/* ---- I/O ------------------------------------------------------------------------------------- */
 
 struct nvmfr_io flow_io(const struct flow *f, uint8_t op, uint64_t lba, uint64_t nblocks,
 			struct nvmfr_buffer *buf, uint64_t offset);
@@ -122,7 +122,7 @@ unsigned int flow_drain(struct nvmfr_qpair *qp, struct nvmfr_completion *out, un
 struct nvmfr_qpair_info flow_qpair_info(struct nvmfr_qpair *qp);
 struct nvmfr_ctrl_info flow_ctrl_info(const struct flow *f);
 
-/* ---- many I/Os and the end of an association --------------------------------------------------- */
+/* ---- many I/Os and the end of an association ------------------------------------------------- */
 
 /* How each of n I/Os ended; user_data is the index. */
 struct flow_outcome {
@@ -142,7 +142,7 @@ void flow_drain_all(struct flow *f, struct flow_outcome *o);
 /* After a loss: this association can be put away, and another one to the same target works. */
 void flow_anew_then_down(struct flow *f);
 
-/* ---- the target ------------------------------------------------------------------------------- */
+/* ---- the target ------------------------------------------------------------------------------ */
 
 struct nvmfr_soft_counters flow_counters(const struct flow *f);
 struct nvmfr_soft_fault flow_fault(uint32_t kind, uint32_t qid, uint32_t opcode, uint32_t detail,
@@ -159,13 +159,13 @@ void flow_settle(const struct flow *f);
 /* Lets time pass in steps that a service would have, the application doing nothing else. */
 void flow_idle_ms(const struct flow *f, uint32_t ms);
 
-/* ---- what was said ---------------------------------------------------------------------------- */
+/* ---- what was said --------------------------------------------------------------------------- */
 
 /* This thread's sentence: one line, not empty, with this word in it. */
 void flow_says(const char *word);
 bool flow_logged(const struct flow *f, const char *word);
 
-/* ---- chance ----------------------------------------------------------------------------------- */
+/* ---- chance ---------------------------------------------------------------------------------- */
 
 /* The test's own seed, or NVMFR_TEST_SEED. */
 uint64_t flow_seed(uint64_t own);

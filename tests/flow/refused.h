@@ -7,7 +7,10 @@
 
 #include <stdlib.h>
 
-enum { BLOCK = 512, BLOCKS = 2048 };
+enum {
+	BLOCK = 512,
+	BLOCKS = 2048,
+};
 
 static inline void small_up(struct flow *f)
 {

@@ -2,7 +2,7 @@
 /* Bad input: the right errno, one clear sentence that names what and why, and no effect. */
 #include "refused.h"
 
-/* ---- host ------------------------------------------------------------------------------------- */
+/* ---- host ------------------------------------------------------------------------------------ */
 
 static void host_refused(void (*spoil)(struct nvmfr_host_opts *opts), const char *word)
 {
@@ -97,7 +97,7 @@ Test(args, poll_of_a_host_with_a_thread)
 	flow_down(&f);
 }
 
-/* ---- options of other sizes ------------------------------------------------------------------- */
+/* ---- options of other sizes ------------------------------------------------------------------ */
 
 /* As a later version's struct, 32 bytes longer. */
 struct larger_host_opts {
@@ -221,7 +221,7 @@ Test(args, smaller_and_larger_infos)
 	flow_down(&f);
 }
 
-/* ---- connect ---------------------------------------------------------------------------------- */
+/* ---- connect --------------------------------------------------------------------------------- */
 
 /* No controller, and no trace of one: the host can be ended, nothing is logged as left. */
 static void connect_refused(const struct nvmfr_ctrl_opts *opts, int err, const char *word)
@@ -463,7 +463,7 @@ Test(args, infos_without_size)
 	flow_down(&f);
 }
 
-/* ---- words ------------------------------------------------------------------------------------ */
+/* ---- words ----------------------------------------------------------------------------------- */
 
 Test(args, words_for_every_errno_and_status)
 {

@@ -4,7 +4,7 @@
 
 enum { BLOCK = 512 };
 
-/* ---- buffers in flight ------------------------------------------------------------------------ */
+/* ---- buffers in flight ----------------------------------------------------------------------- */
 
 /* Not released while in flight, released after; io->buf or its iov's pieces are among bufs. */
 static void busy_until_done(struct flow *f, const struct nvmfr_io *io, struct nvmfr_buffer **bufs,
@@ -140,7 +140,7 @@ Test(buffers, other_buffers_are_not_busy)
 	flow_down(&f);
 }
 
-/* ---- buffers and controllers ------------------------------------------------------------------ */
+/* ---- buffers and controllers ----------------------------------------------------------------- */
 
 static void through(struct flow *f, struct nvmfr_buffer *buf)
 {

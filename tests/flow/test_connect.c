@@ -4,7 +4,7 @@
 
 enum { PROMPTLY_MS = 1000 };
 
-/* ---- a step fails ----------------------------------------------------------------------------- */
+/* ---- a step fails ---------------------------------------------------------------------------- */
 
 /* A command of the sequence, and how it is named in sentences. */
 struct step {
@@ -185,7 +185,7 @@ Test(connect, association_dropped_while_connecting)
 		   "closed every connection");
 }
 
-/* ---- the connection manager ------------------------------------------------------------------- */
+/* ---- the connection manager ------------------------------------------------------------------ */
 
 static void cm_fails(uint32_t kind, uint64_t value, int err, const char *why)
 {
@@ -302,7 +302,7 @@ Test(connect, no_resources_for_ever)
 	usable_then_down(&f);
 }
 
-/* ---- who may, and whom ------------------------------------------------------------------------ */
+/* ---- who may, and whom ----------------------------------------------------------------------- */
 
 Test(connect, unknown_subsystem)
 {
@@ -358,7 +358,7 @@ Test(connect, reserved_controller_id)
 	step_fails(&fabrics_connect, NVMFR_SOFT_FAULT_RESULT, 0xfff0, -EPROTO, "0xfff0");
 }
 
-/* ---- ready, or not ---------------------------------------------------------------------------- */
+/* ---- ready, or not --------------------------------------------------------------------------- */
 
 Test(connect, fatal_status)
 {
@@ -415,7 +415,7 @@ Test(connect, never_ready_ends_with_connect_timeout)
 	flow_down(&f);
 }
 
-/* ---- time ------------------------------------------------------------------------------------- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 Test(connect, slow_answers_add_up_to_connect_timeout)
 {

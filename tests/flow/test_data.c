@@ -49,7 +49,7 @@ struct run {
 
 #define COMPLAIN(r, ...) ((r)->wrong[0] ? 0 : snprintf((r)->wrong, sizeof((r)->wrong), __VA_ARGS__))
 
-/* ---- memory of an I/O ------------------------------------------------------------------------- */
+/* ---- memory of an I/O ------------------------------------------------------------------------ */
 
 static uint64_t io_bytes(const struct run *r, const struct slot *s)
 {
@@ -105,7 +105,7 @@ static void make_vector(struct run *r, struct slot *s)
 	s->io.niov = n;
 }
 
-/* ---- choosing --------------------------------------------------------------------------------- */
+/* ---- choosing -------------------------------------------------------------------------------- */
 
 static bool writes(uint8_t op)
 {
@@ -139,8 +139,14 @@ static uint64_t random_blocks(struct run *r)
 static uint8_t random_op(struct run *r)
 {
 	static const uint8_t ops[] = {
-		NVMFR_OP_READ,	NVMFR_OP_READ,	NVMFR_OP_READ,	       NVMFR_OP_WRITE,
-		NVMFR_OP_WRITE, NVMFR_OP_WRITE, NVMFR_OP_WRITE_ZEROES, NVMFR_OP_FLUSH,
+		NVMFR_OP_READ,
+		NVMFR_OP_WRITE,
+		NVMFR_OP_READ,
+		NVMFR_OP_WRITE,
+		NVMFR_OP_READ,
+		NVMFR_OP_WRITE,
+		NVMFR_OP_WRITE_ZEROES,
+		NVMFR_OP_FLUSH,
 	};
 
 	return ops[flow_below(&r->rng, ARRAY_SIZE(ops))];
@@ -178,7 +184,7 @@ static void make_io(struct run *r, struct slot *s)
 	gather(r, s, s->want, false);
 }
 
-/* ---- completing ------------------------------------------------------------------------------- */
+/* ---- completing ------------------------------------------------------------------------------ */
 
 static void end_read(struct run *r, struct slot *s)
 {
@@ -265,7 +271,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* ---- running ---------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static void run_open(struct run *r, struct flow *f, const struct shape *shape,
 		     struct nvmfr_qpair *qp, uint32_t nsid, uint64_t first, uint64_t blocks)
@@ -467,9 +473,12 @@ Test(data, target_thread_with_latency)
 	random_io(&f, &(const struct shape){ 512, 32, 64 * KIB, 2000, true, 0x62 }, &opts);
 }
 
-/* ---- threads, namespaces, controllers --------------------------------------------------------- */
+/* ---- threads, namespaces, controllers -------------------------------------------------------- */
 
-enum { THREADS = 4, REGION = 4 << 20 };
+enum {
+	THREADS = 4,
+	REGION = 4 << 20,
+};
 
 static void run_threads(struct run *runs, unsigned int n)
 {

@@ -9,7 +9,7 @@ enum {
 	FIRST_CID = 0x2000,
 };
 
-/* ---- one read meets a fault, others are in flight --------------------------------------------- */
+/* ---- one read meets a fault, others are in flight -------------------------------------------- */
 
 /* Of `reads` the one in the middle is hit; all end, `aborted` of them with the connection. */
 static void read_hit(uint32_t kind, uint64_t value, unsigned int reads, unsigned int aborted,
@@ -198,7 +198,7 @@ Test(faults, other_queue_pairs_are_lost_too)
 	flow_anew_then_down(&f);
 }
 
-/* ---- before the SEND is done (C20) ------------------------------------------------------------ */
+/* ---- before the SEND is done (C20) ----------------------------------------------------------- */
 
 Test(faults, answer_before_the_send_of_a_read_is_done)
 {
@@ -333,7 +333,7 @@ Test(faults, held_completion_ends_with_the_connection)
 	flow_anew_then_down(&f);
 }
 
-/* ---- lost with a backlog ---------------------------------------------------------------------- */
+/* ---- lost with a backlog --------------------------------------------------------------------- */
 
 Test(faults, disconnected_with_a_backlog)
 {

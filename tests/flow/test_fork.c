@@ -10,7 +10,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BLOCK = 512, READS = 16, CHILD_SECONDS = 10 };
+enum {
+	BLOCK = 512,
+	READS = 16,
+	CHILD_SECONDS = 10,
+};
 
 extern char **environ;
 
@@ -59,7 +63,7 @@ static int in_child(struct scene *s, int (*check)(struct scene *s))
 	return WEXITSTATUS(status);
 }
 
-/* ---- dead handles ----------------------------------------------------------------------------- */
+/* ---- dead handles ---------------------------------------------------------------------------- */
 
 static int queue_pair_is_dead(struct scene *s)
 {
@@ -185,7 +189,7 @@ DEAD_TESTS(controller_is_dead)
 DEAD_TESTS(host_is_dead)
 DEAD_TESTS(target_is_dead)
 
-/* ---- freeing ---------------------------------------------------------------------------------- */
+/* ---- freeing --------------------------------------------------------------------------------- */
 
 static int frees_all(struct scene *s)
 {
@@ -245,7 +249,7 @@ Test(fork, queue_pair_that_still_connects_is_dead, .timeout = 20)
 	scene_down(&s);
 }
 
-/* ---- a life of its own ------------------------------------------------------------------------ */
+/* ---- a life of its own ----------------------------------------------------------------------- */
 
 /* No cr_ macros: what fails in the child must end in its exit status. */
 static int own_association(struct nvmfr_host *host, struct nvmfr_soft_target *target)

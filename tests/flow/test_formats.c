@@ -12,7 +12,7 @@ enum {
 	NS_LBAF = 128, /* 4 bytes each: MS, LBADS, RP */
 };
 
-/* ---- formats (C27) ---------------------------------------------------------------------------- */
+/* ---- formats (C27) --------------------------------------------------------------------------- */
 
 struct format {
 	uint8_t flbas, dps, ms, lbads;
@@ -188,7 +188,7 @@ Test(formats, namespace_beyond_two_to_the_63)
 	flow_down(&f);
 }
 
-/* ---- namespaces ------------------------------------------------------------------------------- */
+/* ---- namespaces ------------------------------------------------------------------------------ */
 
 static void add_namespace(struct flow *f, uint32_t nsid)
 {
@@ -292,7 +292,7 @@ Test(formats, list_names_a_namespace_that_is_not_active)
 	flow_down(&f);
 }
 
-/* ---- descriptors (CNS 03h) -------------------------------------------------------------------- */
+/* ---- descriptors (CNS 03h) ------------------------------------------------------------------- */
 
 Test(formats, descriptor_longer_than_the_page)
 {

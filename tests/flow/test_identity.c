@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* ---- identity --------------------------------------------------------------------------------- */
+/* ---- identity -------------------------------------------------------------------------------- */
 
 static void connects_as(const char *hostnqn, const uint8_t hostid[16])
 {
@@ -63,7 +63,7 @@ Test(identity, default_identity_is_stable)
 	flow_down(&f);
 }
 
-/* ---- what a good connect tells ---------------------------------------------------------------- */
+/* ---- what a good connect tells --------------------------------------------------------------- */
 
 Test(identity, discovery_controller_has_no_queues)
 {

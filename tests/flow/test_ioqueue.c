@@ -38,7 +38,7 @@ static void queue_fails(const struct nvmfr_soft_fault *fault, int err, const cha
 	usable_then_down(&f);
 }
 
-/* ---- the connection manager ------------------------------------------------------------------- */
+/* ---- the connection manager ------------------------------------------------------------------ */
 
 static void cm_fails(uint32_t kind, uint64_t value, int err, const char *why)
 {
@@ -117,7 +117,7 @@ Test(ioqueue, receive_queue_too_large_twice_then_a_quarter)
 	retried_well(NVMFR_SOFT_FAULT_CM_REJECT, 5, 64, 16);
 }
 
-/* ---- Fabrics Connect -------------------------------------------------------------------------- */
+/* ---- Fabrics Connect ------------------------------------------------------------------------- */
 
 static void connect_fails(uint32_t kind, uint64_t value, int err, const char *why)
 {
@@ -179,7 +179,7 @@ Test(ioqueue, connect_answered_twice_takes_the_association)
 	flow_down(&f);
 }
 
-/* ---- others ----------------------------------------------------------------------------------- */
+/* ---- others ---------------------------------------------------------------------------------- */
 
 Test(ioqueue, one_that_fails_leaves_the_others)
 {

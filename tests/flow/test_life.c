@@ -6,7 +6,7 @@
 
 enum { BLOCK = 512 };
 
-/* ---- disconnect ------------------------------------------------------------------------------- */
+/* ---- disconnect ------------------------------------------------------------------------------ */
 
 Test(life, disconnect_is_orderly)
 {
@@ -124,7 +124,7 @@ Test(life, a_hundred_associations)
 	flow_down(&f);
 }
 
-/* ---- queue pairs that end with commands in flight --------------------------------------------- */
+/* ---- queue pairs that end with commands in flight -------------------------------------------- */
 
 /* When destroy has returned nobody writes to their memory any more. */
 static void destroyed_in_flight(uint32_t flags)
@@ -223,7 +223,7 @@ Test(life, queue_pair_destroyed_with_a_backlog)
 	flow_down(&f);
 }
 
-/* ---- host ------------------------------------------------------------------------------------- */
+/* ---- host ------------------------------------------------------------------------------------ */
 
 static unsigned int lines_with(const struct flow *f, const char *words)
 {

@@ -48,7 +48,7 @@ static uint64_t round_trip(struct flow *f, uint64_t lba, uint64_t bytes, uint32_
 	return flow_counters(f).reads - before;
 }
 
-/* ---- capsules (C1, C2, C4, C5) ---------------------------------------------------------------- */
+/* ---- capsules (C1, C2, C4, C5) --------------------------------------------------------------- */
 
 static struct nvmfr_soft_opts bare_opts(void)
 {
@@ -204,7 +204,7 @@ Test(limits, in_capsule_data_up_to_the_last_byte)
 	flow_down(&f);
 }
 
-/* ---- transfer size (C6, C31) ------------------------------------------------------------------ */
+/* ---- transfer size (C6, C31) ----------------------------------------------------------------- */
 
 static void mdts_gives(uint8_t mdts, uint8_t mpsmin, uint64_t max_bytes)
 {
@@ -355,7 +355,7 @@ Test(limits, block_addresses_of_more_than_32_bits)
 	flow_down(&f);
 }
 
-/* ---- write zeroes ----------------------------------------------------------------------------- */
+/* ---- write zeroes ---------------------------------------------------------------------------- */
 
 /* Bytes of ones, zeroed but for the first and the last block; the commands that took. */
 static uint64_t zeroes(struct flow *f, uint64_t nblocks)
@@ -426,7 +426,7 @@ Test(limits, write_zeroes_not_offered)
 	flow_down(&f);
 }
 
-/* ---- depth (C9, C10, C11) --------------------------------------------------------------------- */
+/* ---- depth (C9, C10, C11) -------------------------------------------------------------------- */
 
 /* Twice as many reads as fit are offered; how many were outstanding at most. */
 static uint64_t fill_up(struct flow *f, unsigned int depth)
@@ -551,7 +551,7 @@ Test(limits, queue_without_room)
 	flow_down(&f);
 }
 
-/* ---- queues (C17) ----------------------------------------------------------------------------- */
+/* ---- queues (C17) ---------------------------------------------------------------------------- */
 
 static void granted(uint64_t answer, unsigned int wanted, unsigned int queues)
 {

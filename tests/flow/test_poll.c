@@ -16,7 +16,7 @@ static void up(struct flow *f, unsigned int depth, uint8_t mdts)
 	f->qp = flow_qpair(f, depth);
 }
 
-/* ---- nothing means nothing -------------------------------------------------------------------- */
+/* ---- nothing means nothing ------------------------------------------------------------------- */
 
 /* Polls of one at a time: from the first that is good to the last there is no 0. */
 static void never_zero(struct flow *f, unsigned int expected)
@@ -172,7 +172,7 @@ Test(poll, qpair_data_and_user_data_come_back)
 	flow_down(&f);
 }
 
-/* ---- room ------------------------------------------------------------------------------------- */
+/* ---- room ------------------------------------------------------------------------------------ */
 
 Test(poll, full_then_room_again)
 {
@@ -314,7 +314,7 @@ Test(poll, batch_of_every_kind)
 	flow_down(&f);
 }
 
-/* ---- waiting ---------------------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 Test(poll, wait_for_fewer_than_there_are)
 {

@@ -6,7 +6,7 @@
 
 enum { BLOCK = 512 };
 
-/* ---- silence ---------------------------------------------------------------------------------- */
+/* ---- silence --------------------------------------------------------------------------------- */
 
 static struct nvmfr_qpair *queue_with_timeout(struct flow *f, uint32_t ms)
 {
@@ -102,6 +102,22 @@ Test(silence, over_its_time_soon_after_its_time)
 	flow_anew_then_down(&f);
 }
 
+Test(silence, the_host_looks_at_the_clock_from_the_first_command_on)
+{
+	struct flow f;
+	int due;
+
+	flow_host(&f);
+	flow_target(&f, NULL);
+	flow_ns(&f, MIB, BLOCK);
+	f.opts.kato_ms = 0;
+	flow_connect(&f);
+	f.qp = queue_with_timeout(&f, 2000);
+	due = nvmfr_host_timeout_ms(f.host);
+	cr_expect(due >= 0 && due <= 100, "%d", due);
+	flow_down(&f);
+}
+
 Test(silence, without_a_timeout_silence_lasts)
 {
 	struct nvmfr_completion done;
@@ -192,7 +208,7 @@ Test(silence, split_io_that_was_partly_answered)
 	flow_anew_then_down(&f);
 }
 
-/* ---- keep-alive ------------------------------------------------------------------------------- */
+/* ---- keep-alive ------------------------------------------------------------------------------ */
 
 Test(silence, keep_alive_is_sent_while_nothing_else_happens)
 {

@@ -24,7 +24,7 @@ static bool readable(int fd, int timeout_ms)
 	return poll(&pfd, 1, timeout_ms) == 1;
 }
 
-/* ---- arming and sleeping ---------------------------------------------------------------------- */
+/* ---- arming and sleeping --------------------------------------------------------------------- */
 
 Test(sleep, arm_says_when_something_is_there)
 {
@@ -173,7 +173,7 @@ Test(sleep, waiter_loses_no_wake_up, .timeout = 60)
 	flow_down(&f);
 }
 
-/* ---- a sleeper and the end of the association --------------------------------------------------- */
+/* ---- a sleeper and the end of the association ------------------------------------------------ */
 
 static void *drop_soon(void *arg)
 {
@@ -261,6 +261,7 @@ Test(sleep, sleeper_is_woken_when_a_command_is_late)
 	flow_host_thread(&f);
 	flow_target(&f, NULL);
 	flow_ns(&f, MIB, BLOCK);
+	f.opts.kato_ms = 0; /* nothing else wakes the service */
 	flow_connect(&f);
 	opts.io_timeout_ms = 200;
 	cr_assert_eq(flow_try_qpair(&f, &opts, &f.qp), 0);
@@ -277,7 +278,7 @@ Test(sleep, sleeper_is_woken_when_a_command_is_late)
 	flow_down(&f);
 }
 
-/* ---- the host's own descriptor ------------------------------------------------------------------ */
+/* ---- the host's own descriptor --------------------------------------------------------------- */
 
 /* A manual host in real time, driven by epoll on its descriptor alone. */
 static void drive(struct flow *f)

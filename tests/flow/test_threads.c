@@ -148,7 +148,7 @@ Test(threads, buffers_come_and_go_under_io, .timeout = 60)
 	flow_down(&f);
 }
 
-/* ---- namespaces that come and go -------------------------------------------------------------- */
+/* ---- namespaces that come and go ------------------------------------------------------------- */
 
 static void *remove_and_add(void *arg)
 {

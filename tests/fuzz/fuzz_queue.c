@@ -3,6 +3,7 @@
  * A peer of any kind against the queue floor: each byte of the input is a step of the application, the peer, the
  * fabric or the service. Whatever happens, an accepted I/O ends once, and the scripted fabric's rules are kept.
  */
+#include "../unit/decode.h"
 #include "../unit/scripted.h"
 #include "fuzz.h"
 
@@ -18,7 +19,7 @@ struct script {
 	size_t left;
 	struct rig rig;
 	struct nvmfr_iov iov[PIECES];
-	uint32_t accepted, ended;
+	uint32_t accepted, ended, seen;
 	bool open[MAX_IOS];
 };
 
@@ -91,7 +92,7 @@ static void service(struct script *f)
 	uint8_t what = byte(f);
 
 	pthread_mutex_lock(&f->rig.lock);
-	f->rig.qp->link.limits.max_xfer_bytes = UINT64_C(512) << (what & 7);
+	f->rig.qp->link.limits.max_xfer_bytes = UINT64_C(4096) << (what & 7);
 	f->rig.qp->link.limits.icd_bytes = what & 0x08 ? 1024 : 0;
 	f->rig.qp->link.limits.write_zeroes = what & 0x10;
 	pthread_mutex_unlock(&f->rig.lock);
@@ -112,6 +113,18 @@ static void fabric(struct script *f)
 		s->recv_room = 0;
 	if (what == 0xfc)
 		atomic_fetch_add(&f->rig.tick, 200);
+}
+
+/* Whatever went in, what goes out is well formed. */
+static void look_at_new(struct script *f)
+{
+	for (; f->seen != f->rig.s->sent; f->seen++) {
+		struct decoded d = decode(scripted_cmd(f->rig.s, f->seen));
+
+		FUZZ_CHECK(d.good && d.nsid >= RIG_NS && d.nsid <= RIG_NS_READ_ONLY);
+		FUZZ_CHECK(d.count <= FAB_MAX_DESCRIPTORS && d.bytes % 512 == 0 && d.bytes <= 512 << 10);
+		FUZZ_CHECK(d.nsid != RIG_NS_READ_ONLY || d.opcode == NVMFR_OP_READ || d.opcode == NVMFR_OP_FLUSH);
+	}
 }
 
 static void step(struct script *f)
@@ -175,8 +188,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	rig_up(&f.rig, &opts);
 	for (size_t i = 0; i < PIECES; i++)
 		f.iov[i] = (struct nvmfr_iov){ .buf = &f.rig.buf, .offset_bytes = i << 16, .len_bytes = i % 2 ? 700 : 324 };
-	while (f.left)
+	while (f.left) {
 		step(&f);
+		look_at_new(&f);
+	}
 	finish(&f);
 	rig_down(&f.rig);
 	return 0;

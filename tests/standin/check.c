@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The whole library over the stand-in, by the public API: data, depths, overload, life and errors.
- * Needs LD_LIBRARY_PATH with the stand-in, NULLNIC_DATA=ram or pattern, and NULLNIC_ABORT=1: whatever
- * the stand-in finds wrong (keys, bounds, queue overflows, descriptors, destroy order) ends the program.
+ * Needs LD_LIBRARY_PATH with the stand-in, NULLNIC_DATA=ram or pattern, and, but for the last test,
+ * NULLNIC_ABORT=1: whatever the stand-in finds wrong (keys, bounds, queue overflows, descriptors,
+ * destroy order) ends the program.
  */
 #include "testing.h"
 
@@ -67,7 +68,7 @@ static void qpair_up(struct rig *rig, unsigned int depth)
 	rig->depth = info.depth;
 }
 
-static void ctrl_up(struct rig *rig)
+static void connect_target(struct rig *rig)
 {
 	struct nvmfr_ctrl_opts opts;
 
@@ -80,7 +81,7 @@ static void ctrl_up(struct rig *rig)
 
 static void rig_up(struct rig *rig, unsigned int depth, size_t bytes)
 {
-	ctrl_up(rig);
+	connect_target(rig);
 	qpair_up(rig, depth);
 	rig->bytes = bytes;
 	rig->mem = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -89,19 +90,13 @@ static void rig_up(struct rig *rig, unsigned int depth, size_t bytes)
 	     "register");
 }
 
-static void ctrl_down(struct rig *rig)
-{
-	must(nvmfr_disconnect(rig->ctrl, 1000), "disconnect");
-	nvmfr_host_destroy(rig->host);
-	cr_expect_eq(shim_errors(), 0u);
-}
-
 static void rig_down(struct rig *rig)
 {
 	nvmfr_qpair_destroy(rig->qp);
 	must(nvmfr_buffer_release(rig->buf), "release");
 	munmap(rig->mem, rig->bytes);
-	ctrl_down(rig);
+	must(nvmfr_disconnect(rig->ctrl, 1000), "disconnect");
+	nvmfr_host_destroy(rig->host);
 }
 
 /* ---- data ------------------------------------------------------------------------------------- */
@@ -537,5 +532,40 @@ Test(check, access_is_kept)
 	must(nvmfr_read(rig.qp, 1, 0, 1, target, 0, 0), "read");
 	collect(&rig, 1);
 	must(nvmfr_buffer_release(target), "release");
+	rig_down(&rig);
+}
+
+static void poll_one(struct rig *rig, struct nvmfr_completion *cpl)
+{
+	int got;
+
+	while (!(got = nvmfr_poll(rig->qp, cpl, 1)))
+		;
+	must(got, "poll");
+}
+
+/* The target's refusal: in pattern mode it looks at what is written, here without NULLNIC_ABORT. */
+Test(check, refused_by_the_target)
+{
+	const char *ends = getenv("NULLNIC_ABORT");
+	struct nvmfr_completion cpl;
+	struct rig rig = { 0 };
+
+	if (!pattern_mode() || (ends && strcmp(ends, "0")))
+		return;
+	rig_up(&rig, 8, 1024 * BLOCK);
+	for (unsigned int turn = 0; turn < 100; turn++) {
+		uint64_t blocks = turn % 2 ? 1 : 1024;
+
+		memset(rig.mem, 0xee, blocks * BLOCK);
+		must(nvmfr_write(rig.qp, 1, 7, blocks, rig.buf, 0, turn), "write");
+		poll_one(&rig, &cpl);
+		cr_expect_eq(cpl.result, -EREMOTEIO);
+		cr_expect_eq(cpl.status, 0x4004, "Data Transfer Error, do not retry");
+		cr_expect_eq(cpl.user_data, turn);
+		must(read_block(&rig, 3, 0), "read");
+		collect(&rig, 1);
+	}
+	cr_expect_eq(shim_errors(), 100u);
 	rig_down(&rig);
 }

@@ -109,8 +109,10 @@ Test(queue_link, the_owner_moves_in_where_connect_left_off)
 	struct nvmfr_qpair *qp = young(&rig), *boot = nvmfr__qpair_new(1);
 	struct nvmfr_completion cpl;
 	struct nvme_sqe sqe;
+	uint64_t one = 1;
+	int fd = nvmfr__qpair_fd(qp);
 
-	cr_assert_not_null(boot);
+	cr_assert(boot && fd >= 0);
 	rig.s = scripted_new(8, 0, 0);
 	rig.buf = rig_buffer(&rig, RIG_ADDR, RIG_BYTES, 3);
 	boot->word = &rig.word;
@@ -127,6 +129,8 @@ Test(queue_link, the_owner_moves_in_where_connect_left_off)
 	qp->link.state = LINK_LIVE;
 	nvmfr__link_publish(&qp->link);
 	pthread_mutex_unlock(&rig.lock);
+	cr_expect(readable(fd), "news");
+	cr_expect_eq(nvmfr__qpair_arm(qp), 1);
 	for (uint32_t i = 0; i < 40; i++) {
 		unsigned char got[FAB_CAPSULE_BYTES];
 
@@ -140,6 +144,9 @@ Test(queue_link, the_owner_moves_in_where_connect_left_off)
 		cr_assert_eq(nvmfr__qpair_poll(qp, &cpl, 1), 1);
 		cr_expect_eq(cpl.user_data, i);
 	}
+	cr_expect(!readable(fd));
+	cr_assert_eq(write(rig.s->fd, &one, sizeof(one)), (ssize_t)sizeof(one));
+	cr_expect(readable(fd), "the endpoint is watched, also by a descriptor that is older");
 	rig_unbuffer(&rig, &rig.buf);
 	nvmfr__qpair_free(qp);
 	scripted_free(rig.s);
