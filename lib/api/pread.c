@@ -17,6 +17,7 @@ struct range {
 	uint32_t nsid, block;
 	struct nvmfr_buffer *buf;
 	uint64_t offset, to, left; /* of the namespace, of buf, bytes to go */
+	int timeout_ms;
 	uint64_t deadline_ns; /* host clock; UINT64_MAX: none */
 };
 
@@ -43,7 +44,8 @@ static int read_and_wait(struct range *r, uint64_t lba, uint64_t nblocks, struct
 	n = nvmfr_wait(r->qp, &cpl, 1, 1, time_left_ms(r));
 	if (n == 0)
 		return nvmfr__fail(-ETIMEDOUT,
-				   "the read of LBA %" PRIu64 " has not ended within timeout_ms", lba);
+				   "the read of LBA %" PRIu64 " has not ended within %d ms",
+				   lba, r->timeout_ms);
 	if (n < 0)
 		return n;
 	if (cpl.result == -EREMOTEIO)
@@ -135,6 +137,7 @@ int nvmfr_pread(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t offset_bytes,
 		.offset = offset_bytes,
 		.to = buf_offset_bytes,
 		.left = len_bytes,
+		.timeout_ms = timeout_ms,
 		.deadline_ns = UINT64_MAX,
 	};
 	int err;

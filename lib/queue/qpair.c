@@ -371,7 +371,8 @@ static int arm_live(struct nvmfr_qpair *qp)
 		nvmfr__qpair_fault(qp, -ECONNABORTED, "qpair %u: %s", qp->qid, qp->ep->error);
 	if (qp->ready || (word & (FAB_POLL_MORE | FAB_POLL_BAD)))
 		return 1;
-	return FAB_POLL_SENDS(word) && (qp->held || qp->backlog) ? 1 : 0;
+	/* SENDs done may have made room, for who was told that there is none. */
+	return FAB_POLL_SENDS(word) && (qp->held || qp->backlog || !qp->credit) ? 1 : 0;
 }
 
 int nvmfr__qpair_arm(struct nvmfr_qpair *qp)

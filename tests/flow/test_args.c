@@ -431,6 +431,7 @@ OPTIONS_TEST(reserved_not_zero, "reserved")
 
 Test(args, connect_nulls)
 {
+	struct nvmfr_qpair *qp;
 	struct nvmfr_ctrl *ctrl;
 	struct flow f;
 
@@ -443,7 +444,7 @@ Test(args, connect_nulls)
 	REFUSED(nvmfr_ctrl_info(NULL, NULL), -EINVAL, "ctrl is NULL");
 	REFUSED(nvmfr_ctrl_info(f.ctrl, NULL), -EINVAL, "nvmfr_ctrl_info");
 	REFUSED(nvmfr_ns_info(f.ctrl, 1, NULL), -EINVAL, "nvmfr_ns_info");
-	REFUSED(nvmfr_qpair_create(NULL, NULL, &f.qp), -EINVAL, "ctrl is NULL");
+	REFUSED(nvmfr_qpair_create(NULL, NULL, &qp), -EINVAL, "ctrl is NULL");
 	REFUSED(nvmfr_qpair_create(f.ctrl, NULL, NULL), -EINVAL, "out is NULL");
 	cr_expect_eq(nvmfr_ns_next(NULL, 0), 0);
 	flow_down(&f);

@@ -143,6 +143,7 @@ Test(queue_link, the_owner_moves_in_where_connect_left_off)
 		scripted_sends_signaled(rig.s);
 		cr_assert_eq(nvmfr__qpair_poll(qp, &cpl, 1), 1);
 		cr_expect_eq(cpl.user_data, i);
+		cr_expect_eq(rig.s->recv_posts, (i + 2) / FAB_RECV_BATCH, "Connect's response counts");
 	}
 	cr_expect(!readable(fd));
 	cr_assert_eq(write(rig.s->fd, &one, sizeof(one)), (ssize_t)sizeof(one));

@@ -219,6 +219,7 @@ Test(queue_split, arm_says_poll_again_when_the_backlog_can_go_on)
 	cr_expect_eq(nvmfr__qpair_arm(rig.qp), 0);
 	scripted_sends_signaled(rig.s);
 	cr_expect_eq(nvmfr__qpair_arm(rig.qp), 1);
+	cr_expect_eq(rig_read(&rig, 0, 1, 2), -EAGAIN, "the room is the backlog's");
 	cr_assert_eq(poll_all(&rig, &cpl, 1), 0);
 	cr_expect_eq(rig.s->outstanding, 8u);
 	scripted_answer_all(rig.s);
