@@ -410,7 +410,18 @@ static __attribute__((noinline)) int poll_all(struct nvmfr_qpair *qp, struct nvm
 	return n;
 }
 
-/* The common case in line: plain responses that fit the caller's array, in one piece of the ring.
+/* What the fabric said is more than plain responses that fit. */
+static __attribute__((noinline)) int poll_word(struct nvmfr_qpair *qp, struct nvmfr_completion *out,
+					       unsigned int max, uint64_t word)
+{
+	qp->ready = FAB_POLL_RESPONSES(word);
+	qp->done_seq += FAB_POLL_SENDS(word);
+	return poll_rest(qp, out, max, 0, word);
+}
+
+/*
+ * The common case in line: plain responses and nothing else, that fit the caller's array and lie in one
+ * piece of the ring. Credit stays as it is: it counts the ring's room, and no SEND was done.
  */
 int nvmfr__qpair_poll(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max)
 {
@@ -423,21 +434,18 @@ int nvmfr__qpair_poll(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsi
 	    unlikely(qp->ready | qp->held | qp->carried) || unlikely(qp->backlog != NULL))
 		return poll_all(qp, out, max);
 	word = qp->ops->poll(qp->ep);
-	qp->done_seq += FAB_POLL_SENDS(word);
-	got = FAB_POLL_RESPONSES(word);
-	if (unlikely(word >> 32) || unlikely(got > max) ||
-	    unlikely(got > qp->recv_positions - qp->recv_pos)) {
-		qp->ready = got;
-		return poll_rest(qp, out, max, 0, word);
-	}
+	got = (uint32_t)word;
+	if (unlikely(word > max) || unlikely(got > qp->recv_positions - qp->recv_pos))
+		return poll_word(qp, out, max, word);
 	taken = take_good(qp, qp->responses + (size_t)qp->recv_pos * FAB_RESPONSE_BYTES, out, got,
 			  false);
-	qp->ready = got;
-	took(qp, taken);
-	if (unlikely(taken != got))
-		return poll_rest(qp, out, max, taken, word);
-	if (unlikely(qp->unposted >= FAB_RECV_BATCH))
-		repost(qp);
-	qpair_credit(qp);
+	qp->recv_pos += taken;
+	qp->unposted += taken;
+	if (unlikely(qp->recv_pos == qp->recv_positions))
+		qp->recv_pos = 0;
+	if (unlikely(taken != got) || unlikely(qp->unposted >= FAB_RECV_BATCH)) {
+		qp->ready = got - taken;
+		return poll_rest(qp, out, max, taken, 0);
+	}
 	return (int)got;
 }

@@ -8,8 +8,8 @@
  * dword that led here can equal. So one compare tells outstanding, generation and success at once.
  *
  * Send ring. send_seq counts capsules written, done_seq capsules that the fabric has let go of;
- * send_seq - lap is the ring position. credit is how many commands fit without a second look: slots,
- * room and the end of the ring in one number, 0 whenever the slow path must see to something first.
+ * send_seq - lap is the ring position. credit is how many capsules fit without a second look at the
+ * ring: room and the ring's end in one number, 0 whenever the slow path must see to something first.
  *
  * Threads. The owner's fields are one thread's. `link` is what owner and service tell each other,
  * guarded by the host's lock; `word` changes (release) whenever link has something new for the owner.
@@ -119,12 +119,12 @@ struct nvmfr_qpair {
 	_Alignas(CACHE_LINE) uint32_t credit;
 	uint32_t send_seq, lap, done_seq;
 	struct qslot **free_top; /* the next free slot is free_top[-1] */
+	struct qslot **free_base;
 	uint32_t recv_pos; /* of the oldest response not consumed */
 	uint32_t ready; /* responses seen by the fabric, not consumed */
 	uint32_t carried; /* SLOT_CARRIED in flight */
 	uint32_t held; /* SLOT_CARRIED that are answered */
 	uint32_t unposted; /* receives consumed, not reposted */
-	uint64_t laps; /* commands sent before the present lap */
 
 	/* read on every command, changed when the namespace or the connection does */
 	_Alignas(CACHE_LINE) const _Atomic uint32_t *word;
@@ -160,7 +160,7 @@ struct nvmfr_qpair {
 	bool broken; /* the owner saw it fail, the service has been told */
 	uint16_t qid;
 	uint32_t max_descriptors; /* asked for; limits has the granted ones */
-	struct qslot **free_base;
+	uint64_t laps; /* commands sent before the present lap */
 	struct qparent *parents, *parent_free, *backlog, **backlog_tail;
 	uint32_t children; /* slots of kind SLOT_CHILD */
 	struct held_cqe {
@@ -243,27 +243,32 @@ static inline uint64_t qpair_commands(const struct nvmfr_qpair *qp)
 	return qp->laps + (qp->send_seq - qp->lap) - (qp->depth - free_slots(qp));
 }
 
-/* How many commands slots and ring take in one run; wraps the ring at its end. */
-static inline uint32_t qpair_room(struct nvmfr_qpair *qp)
+/* How many commands the ring takes in one run; wraps it at its end. */
+static inline uint32_t ring_room(struct nvmfr_qpair *qp)
 {
-	uint32_t position = qp->send_seq - qp->lap, room;
+	uint32_t position = qp->send_seq - qp->lap;
 
 	if (unlikely(position == qp->send_positions)) {
 		qp->lap = qp->send_seq;
 		qp->laps += position;
 		position = 0;
 	}
-	room = qp->send_positions - (qp->send_seq - qp->done_seq);
-	room = nvmfr__min_u32(room, qp->send_positions - position);
-	return nvmfr__min_u32(room, free_slots(qp));
+	return nvmfr__min_u32(qp->send_positions - (qp->send_seq - qp->done_seq),
+			      qp->send_positions - position);
 }
 
-/* Sets credit: the room, or 0 while something else must come first. */
+/* Sets credit: the ring's room, or 0 while something else must come first. */
 static inline void qpair_credit(struct nvmfr_qpair *qp)
 {
 	bool closed = qp->adopted == WORD_NEVER || qp->backlog;
 
-	qp->credit = unlikely(closed) ? 0 : qpair_room(qp);
+	qp->credit = unlikely(closed) ? 0 : ring_room(qp);
+}
+
+/* How many commands fit without a second look. */
+static inline uint32_t qpair_room(const struct nvmfr_qpair *qp)
+{
+	return nvmfr__min_u32(qp->credit, free_slots(qp));
 }
 
 /* The connection failed under the owner: nothing more is sent, the service is told. */

@@ -224,7 +224,8 @@ static void backlog_pop(struct nvmfr_qpair *qp)
 void nvmfr__split_issue(struct nvmfr_qpair *qp)
 {
 	while (qp->backlog && !qp->broken) {
-		uint32_t room = qpair_room(qp), first = qp->send_seq - qp->lap, n = 0;
+		uint32_t room = nvmfr__min_u32(ring_room(qp), free_slots(qp));
+		uint32_t first = qp->send_seq - qp->lap, n = 0;
 
 		if (!room)
 			break;

@@ -150,9 +150,8 @@ int nvmfr__qpair_post_raw(struct nvmfr_qpair *qp, const struct nvme_sqe *sqe, ui
 	struct nvme_sqe *place;
 	struct qslot *slot;
 
-	if (qp->credit == 0)
-		qpair_credit(qp);
-	if (qp->credit == 0)
+	qpair_credit(qp);
+	if (qpair_room(qp) == 0)
 		return -EAGAIN;
 	position = qp->send_seq - qp->lap;
 	slot = nvmfr__qpair_take(qp, &place, &cid);
@@ -172,7 +171,7 @@ static int make_room(struct nvmfr_qpair *qp)
 	if (nvmfr__qpair_forked(qp) || qp->state != LINK_LIVE || qp->broken)
 		return nvmfr__qpair_state_error(qp);
 	qpair_credit(qp);
-	return qp->credit ? 0 : -EAGAIN;
+	return qpair_room(qp) ? 0 : -EAGAIN;
 }
 
 static int check_range(const struct nvmfr_qpair *qp, const struct nvmfr_io *io,
@@ -340,31 +339,11 @@ static __attribute__((noinline)) int submit_slow(struct nvmfr_qpair *qp, const s
 
 /* ---- entry points ---------------------------------------------------------------------------- */
 
-/* The same parameters as their callers have, so that the call is a jump and the fast path saves no
- * register. */
-static __attribute__((noinline)) int read_slow(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba,
-					       uint64_t nblocks, struct nvmfr_buffer *buf,
-					       uint64_t offset, uint64_t user_data)
+static int submit_parts(struct nvmfr_qpair *qp, uint32_t op, uint32_t nsid, uint64_t lba,
+			uint64_t nblocks, struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data)
 {
 	struct nvmfr_io io = {
-		.op = NVMFR_OP_READ,
-		.nsid = nsid,
-		.lba = lba,
-		.nblocks = nblocks,
-		.buf = buf,
-		.offset_bytes = offset,
-		.user_data = user_data,
-	};
-
-	return submit_slow(qp, &io);
-}
-
-static __attribute__((noinline)) int write_slow(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba,
-						uint64_t nblocks, struct nvmfr_buffer *buf,
-						uint64_t offset, uint64_t user_data)
-{
-	struct nvmfr_io io = {
-		.op = NVMFR_OP_WRITE,
+		.op = (uint8_t)op,
 		.nsid = nsid,
 		.lba = lba,
 		.nblocks = nblocks,
@@ -383,7 +362,7 @@ INLINE bool fill_one(struct nvmfr_qpair *qp, uint32_t op, uint32_t nsid, uint64_
 {
 	uint64_t head = op == NVMFR_OP_READ ? qp->read_head : qp->write_head;
 
-	return likely(qp->credit != 0) && likely_live(qp) && likely(head == IO_HEAD(op, nsid)) &&
+	return likely(qp->credit != 0) && likely(qp->free_top != qp->free_base) && likely_live(qp) && likely(head == IO_HEAD(op, nsid)) &&
 	       likely(fill(qp, qp->free_top[-1], capsule_at(qp, qp->send_seq - qp->lap), head, op,
 			   lba, nblocks, buf, offset, user_data, 0, tick_now(qp)));
 }
@@ -395,6 +374,36 @@ INLINE int post_one(struct nvmfr_qpair *qp)
 
 	advance(qp, 1);
 	return qp->ops->post_send(qp->ep, position, 1);
+}
+
+/*
+ * Room comes back, and then it is a plain one mostly. The same parameters as their callers have, so that
+ * the call is a jump and the fast path saves no register.
+ */
+static __attribute__((noinline)) int read_slow(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba,
+					       uint64_t nblocks, struct nvmfr_buffer *buf,
+					       uint64_t offset, uint64_t user_data)
+{
+	int err = make_room(qp);
+
+	if (err)
+		return err;
+	if (!fill_one(qp, NVMFR_OP_READ, nsid, lba, nblocks, buf, offset, user_data))
+		return submit_parts(qp, NVMFR_OP_READ, nsid, lba, nblocks, buf, offset, user_data);
+	return post_one(qp);
+}
+
+static __attribute__((noinline)) int write_slow(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba,
+						uint64_t nblocks, struct nvmfr_buffer *buf,
+						uint64_t offset, uint64_t user_data)
+{
+	int err = make_room(qp);
+
+	if (err)
+		return err;
+	if (!fill_one(qp, NVMFR_OP_WRITE, nsid, lba, nblocks, buf, offset, user_data))
+		return submit_parts(qp, NVMFR_OP_WRITE, nsid, lba, nblocks, buf, offset, user_data);
+	return post_one(qp);
 }
 
 int nvmfr__qpair_read(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks,
@@ -455,7 +464,7 @@ int nvmfr__qpair_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, unsi
 	int err = 0;
 
 	while (done < n && !err) {
-		uint32_t room = likely_live(qp) ? qp->credit : 0;
+		uint32_t room = likely_live(qp) ? qpair_room(qp) : 0;
 		uint32_t first = qp->send_seq - qp->lap;
 		uint32_t count = fill_run(qp, ios + done, nvmfr__min_u32(room, n - done));
 

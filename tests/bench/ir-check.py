@@ -10,6 +10,8 @@ import shutil
 import subprocess
 import sys
 
+sys.dont_write_bytecode = True
+
 from measure import COMMANDS_OF_64_MIB, HERE, IRIO, LEAN
 
 RECORD = os.path.join(HERE, "recorded.json")

@@ -65,13 +65,13 @@ static double now_ns(void)
 	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-/* A place for an I/O: a multiple of its length, in the first `places` of them. */
-static inline uint64_t random_lba(uint64_t places, uint64_t nblocks)
-{
-	static _Thread_local uint64_t state = 88172645463325252u;
+#define SEED UINT64_C(88172645463325252)
 
-	state = state * 6364136223846793005u + 1442695040888963407u;
-	return ((state >> 32) * places >> 32) * nblocks;
+/* A place for an I/O: a multiple of its length, in the first `places` of them. */
+static inline uint64_t random_lba(uint64_t *state, uint64_t places, uint64_t nblocks)
+{
+	*state = *state * 6364136223846793005u + 1442695040888963407u;
+	return ((*state >> 32) * places >> 32) * nblocks;
 }
 
 /* What does not change: each I/O of the queue's depth has a place of its own in the buffer. */
@@ -108,24 +108,15 @@ static void submit_all(struct nvmfr_qpair *qp, const struct nvmfr_io *list, unsi
 	}
 }
 
-static void submit_alone(struct nvmfr_qpair *qp, uint64_t lba, uint64_t nblocks,
-			 struct nvmfr_buffer *buf, uint64_t id)
-{
-	if (conf.op == NVMFR_OP_READ)
-		check(nvmfr_read(qp, 1, lba, nblocks, buf, id * conf.bytes, id), "read");
-	else
-		check(nvmfr_write(qp, 1, lba, nblocks, buf, id * conf.bytes, id), "write");
-}
-
 /* The first `depth` I/Os. */
-static uint64_t start(const struct job *job, uint64_t total)
+static uint64_t start(const struct job *job, uint64_t total, uint64_t *state)
 {
 	struct nvmfr_io io;
 	uint64_t sent;
 
 	for (sent = 0; sent < conf.depth && sent < total; sent++) {
 		prepare(&io, job, (unsigned int)sent);
-		io.lba = random_lba(job->places, job->nblocks);
+		io.lba = random_lba(state, job->places, job->nblocks);
 		submit_all(job->qp, &io, 1);
 	}
 	return sent;
@@ -137,55 +128,74 @@ static void bad_completion(const struct nvmfr_completion *cpl)
 	exit(1);
 }
 
-static void run_alone(const struct job *job, uint64_t total)
+static void run_alone(const struct job *given, uint64_t total)
 {
-	uint64_t sent = start(job, total);
+	const struct job job = *given;
+	const uint64_t bytes = conf.bytes;
+	const bool read = conf.op == NVMFR_OP_READ;
+	uint64_t state = SEED, sent = start(&job, total, &state);
 
 	for (uint64_t ended = 0; ended < total;) {
-		int n = nvmfr_poll(job->qp, done, ARRAY);
+		int n = nvmfr_poll(job.qp, done, ARRAY), err = 0;
 
 		check(n, "poll");
-		for (int k = 0; k < n; k++) {
-			if (done[k].result)
-				bad_completion(&done[k]);
+		for (const struct nvmfr_completion *cpl = done; cpl < done + n; cpl++) {
+			uint64_t id = cpl->user_data, lba;
+
+			if (cpl->result)
+				bad_completion(cpl);
 			if (sent == total)
 				continue;
-			submit_alone(job->qp, random_lba(job->places, job->nblocks), job->nblocks,
-				     job->buf, done[k].user_data);
+			lba = random_lba(&state, job.places, job.nblocks);
+			if (read)
+				err = nvmfr_read(job.qp, 1, lba, job.nblocks, job.buf, id * bytes, id);
+			else
+				err = nvmfr_write(job.qp, 1, lba, job.nblocks, job.buf, id * bytes, id);
+			check(err, "submit");
 			sent++;
 		}
 		ended += (unsigned int)n;
 	}
 }
 
-/* Batches: only what differs is written to an array that is prepared once. */
-static void run_batched(const struct job *job, uint64_t total)
+/* What completed, each at a new place; only what differs is written. */
+static inline void renew(const struct job *job, struct nvmfr_io *io, unsigned int n, uint64_t bytes,
+			 uint64_t *state)
 {
+	const uint64_t places = job->places, nblocks = job->nblocks;
+	uint64_t rng = *state;
+
+	for (const struct nvmfr_completion *cpl = done; cpl < done + n; cpl++, io++) {
+		if (cpl->result)
+			bad_completion(cpl);
+		io->lba = random_lba(&rng, places, nblocks);
+		io->user_data = cpl->user_data;
+		if (job->iovs)
+			io->iov = job->iovs[cpl->user_data];
+		else
+			io->offset_bytes = cpl->user_data * bytes;
+	}
+	*state = rng;
+}
+
+/* Batches, from an array that is prepared once. */
+static void run_batched(const struct job *given, uint64_t total)
+{
+	const struct job job = *given;
 	struct nvmfr_io batch[ARRAY];
-	uint64_t sent = start(job, total), bytes = conf.bytes;
-	bool vectored = job->iovs;
+	uint64_t state = SEED, sent = start(&job, total, &state);
 
 	for (unsigned int k = 0; k < ARRAY; k++)
-		prepare(&batch[k], job, k % conf.depth);
+		prepare(&batch[k], &job, k % conf.depth);
 	for (uint64_t ended = 0; ended < total;) {
-		int n = nvmfr_poll(job->qp, done, conf.batch);
-		const struct nvmfr_completion *cpl = done;
+		int n = nvmfr_poll(job.qp, done, conf.batch);
 		unsigned int again;
 
 		check(n, "poll");
 		again = (unsigned int)n < total - sent ? (unsigned int)n
 						       : (unsigned int)(total - sent);
-		for (struct nvmfr_io *io = batch; io < batch + n; io++, cpl++) {
-			if (cpl->result)
-				bad_completion(cpl);
-			io->lba = random_lba(job->places, job->nblocks);
-			io->user_data = cpl->user_data;
-			if (vectored)
-				io->iov = job->iovs[cpl->user_data];
-			else
-				io->offset_bytes = cpl->user_data * bytes;
-		}
-		submit_all(job->qp, batch, again);
+		renew(&job, batch, (unsigned int)n, conf.bytes, &state);
+		submit_all(job.qp, batch, again);
 		ended += (unsigned int)n;
 		sent += again;
 	}

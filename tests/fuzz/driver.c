@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * main() of a fuzz target without libFuzzer. NVMFR_SEED repeats a run, NVMFR_FUZZ_RUNS makes it longer or
- * shorter; with arguments it runs the files they name and nothing else.
+ * main() of a fuzz target without libFuzzer. NVMFR_SEED repeats a run, NVMFR_FUZZ_RUNS makes it
+ * longer or shorter; with arguments it runs the files they name and nothing else.
  */
 #include "fuzz.h"
 
@@ -59,32 +59,23 @@ static void change(uint8_t *data, size_t *bytes)
 	uint32_t at = *bytes ? pick((uint32_t)*bytes) : 0;
 
 	switch (pick(6)) {
-	case 0:
-		data[at] = (uint8_t)(data[at] ^ 1u << pick(8));
-		break;
-	case 1:
-		data[at] = odd[pick(sizeof(odd))];
-		break;
-	case 2:
-		data[at] = (uint8_t)pick(256);
-		break;
-	case 3:
-		*bytes = at;
-		break;
+	case 0: data[at] = (uint8_t)(data[at] ^ 1u << pick(8)); break;
+	case 1: data[at] = odd[pick(sizeof(odd))]; break;
+	case 2: data[at] = (uint8_t)pick(256); break;
+	case 3: *bytes = at; break;
 	case 4:
 		for (uint32_t n = pick(64); n && *bytes < MAX_BYTES; n--)
 			data[(*bytes)++] = (uint8_t)pick(256);
 		break;
-	default:
-		memmove(data + at, data + at / 2, *bytes - at);
-		break;
+	default: memmove(data + at, data + at / 2, *bytes - at); break;
 	}
 }
 
 static void run_random(void)
 {
 	static uint8_t data[MAX_BYTES + 1];
-	const struct fuzz_input *from = &nvmfr__fuzz_corpus[pick((uint32_t)nvmfr__fuzz_corpus_count)];
+	const struct fuzz_input *from =
+		&nvmfr__fuzz_corpus[pick((uint32_t)nvmfr__fuzz_corpus_count)];
 	size_t bytes = pick(4) ? from->bytes : pick(pick(2) ? 64 : MAX_BYTES);
 
 	if (bytes == from->bytes)
@@ -107,8 +98,8 @@ int main(int argc, char **argv)
 	if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
 		seed = 1;
 	state = seed = number("NVMFR_SEED", seed);
-	printf("%s: NVMFR_SEED=%" PRIu64 ", %zu inputs and %" PRIu64 " changed or random ones\n", argv[0], seed,
-	       nvmfr__fuzz_corpus_count, runs);
+	printf("%s: NVMFR_SEED=%" PRIu64 ", %zu inputs and %" PRIu64 " changed or random ones\n",
+	       argv[0], seed, nvmfr__fuzz_corpus_count, runs);
 	fflush(stdout);
 	for (size_t i = 0; i < nvmfr__fuzz_corpus_count; i++)
 		run(nvmfr__fuzz_corpus[i].data, nvmfr__fuzz_corpus[i].bytes);

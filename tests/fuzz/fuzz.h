@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A fuzz target is one function and a few inputs worth starting from. With driver.c it is a plain program that
- * runs those, then a fixed number of random and of changed ones; with clang's -fsanitize=fuzzer, libFuzzer's.
+ * A fuzz target is one function and a few inputs worth starting from. With driver.c it is a plain
+ * program that runs those, then a fixed number of random and of changed ones; with clang's
+ * -fsanitize=fuzzer, libFuzzer's.
  */
 #ifndef TESTS_FUZZ_FUZZ_H
 #define TESTS_FUZZ_FUZZ_H

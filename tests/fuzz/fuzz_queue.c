@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A peer of any kind against the queue floor: each byte of the input is a step of the application, the peer, the
- * fabric or the service. Whatever happens, an accepted I/O ends once, and the scripted fabric's rules are kept.
+ * A peer of any kind against the queue floor: each byte of the input is a step of the application,
+ * the peer, the fabric or the service. Whatever happens, an accepted I/O ends once, and the
+ * scripted fabric's rules are kept.
  */
 #include "../unit/decode.h"
 #include "../unit/scripted.h"
@@ -33,7 +34,8 @@ static uint8_t byte(struct script *f)
 
 static void submit(struct script *f)
 {
-	static const uint8_t ops[] = { NVMFR_OP_READ, NVMFR_OP_WRITE, NVMFR_OP_FLUSH, NVMFR_OP_WRITE_ZEROES };
+	static const uint8_t ops[] = { NVMFR_OP_READ, NVMFR_OP_WRITE, NVMFR_OP_FLUSH,
+				       NVMFR_OP_WRITE_ZEROES };
 	struct nvmfr_io io = { .nsid = 1 + byte(f) % 4, .user_data = f->accepted };
 	uint8_t what = byte(f);
 	int got;
@@ -66,7 +68,8 @@ static void answer(struct script *f, bool honest)
 	if (!s->recv_posted || (honest && !s->outstanding))
 		return;
 	if (honest)
-		scripted_answer(s, s->out[which % s->outstanding], status & 0x80 ? status : 0, which);
+		scripted_answer(s, s->out[which % s->outstanding], status & 0x80 ? status : 0,
+				which);
 	else
 		scripted_answer_dword(s, dword, which);
 }
@@ -122,8 +125,10 @@ static void look_at_new(struct script *f)
 		struct decoded d = decode(scripted_cmd(f->rig.s, f->seen));
 
 		FUZZ_CHECK(d.good && d.nsid >= RIG_NS && d.nsid <= RIG_NS_READ_ONLY);
-		FUZZ_CHECK(d.count <= FAB_MAX_DESCRIPTORS && d.bytes % 512 == 0 && d.bytes <= 512 << 10);
-		FUZZ_CHECK(d.nsid != RIG_NS_READ_ONLY || d.opcode == NVMFR_OP_READ || d.opcode == NVMFR_OP_FLUSH);
+		FUZZ_CHECK(d.count <= FAB_MAX_DESCRIPTORS && d.bytes % 512 == 0 &&
+			   d.bytes <= 512 << 10);
+		FUZZ_CHECK(d.nsid != RIG_NS_READ_ONLY || d.opcode == NVMFR_OP_READ ||
+			   d.opcode == NVMFR_OP_FLUSH);
 	}
 }
 
@@ -134,28 +139,17 @@ static void step(struct script *f)
 	switch (what % 10) {
 	case 0:
 	case 1:
-	case 2:
-		submit(f);
-		break;
+	case 2: submit(f); break;
 	case 3:
-	case 4:
-		answer(f, true);
-		break;
-	case 5:
-		answer(f, what >= 240);
-		break;
+	case 4: answer(f, true); break;
+	case 5: answer(f, what >= 240); break;
 	case 6:
-		scripted_sends_done(f->rig.s, nvmfr__min_u32(byte(f), f->rig.s->sent - f->rig.s->done));
+		scripted_sends_done(f->rig.s,
+				    nvmfr__min_u32(byte(f), f->rig.s->sent - f->rig.s->done));
 		break;
-	case 7:
-		poll_once(f, 1 + what / 10);
-		break;
-	case 8:
-		fabric(f);
-		break;
-	default:
-		service(f);
-		break;
+	case 7: poll_once(f, 1 + what / 10); break;
+	case 8: fabric(f); break;
+	default: service(f); break;
 	}
 }
 
@@ -183,11 +177,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	f.data = data;
 	f.left = bytes;
 	opts = (struct rig_opts){
-		.depth = 1 + byte(&f) % 40, .max_descriptors = 1 + byte(&f) % 16, .max_xfer_bytes = 4096, .timeout_ticks = 100,
+		.depth = 1 + byte(&f) % 40,
+		.max_descriptors = 1 + byte(&f) % 16,
+		.max_xfer_bytes = 4096,
+		.timeout_ticks = 100,
 	};
 	rig_up(&f.rig, &opts);
 	for (size_t i = 0; i < PIECES; i++)
-		f.iov[i] = (struct nvmfr_iov){ .buf = &f.rig.buf, .offset_bytes = i << 16, .len_bytes = i % 2 ? 700 : 324 };
+		f.iov[i] = (struct nvmfr_iov){ .buf = &f.rig.buf,
+					       .offset_bytes = i << 16,
+					       .len_bytes = i % 2 ? 700 : 324 };
 	while (f.left) {
 		step(&f);
 		look_at_new(&f);
@@ -197,31 +196,34 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	return 0;
 }
 
-/* ---- to start from ----------------------------------------------------------------------------------------------------------- */
+/* ---- to start from --------------------------------------------------------------------------- */
 
-#define READ 0, 0, 0, 5, 1
-#define SPLIT 0, 0, 0, 5, 100
-#define WRITE 0, 0, 1, 5, 1
+#define READ   0, 0, 0, 5, 1
+#define SPLIT  0, 0, 0, 5, 100
+#define WRITE  0, 0, 1, 5, 1
 #define PIECED 0, 0, 0x28, 0, 2
-#define POLL 77
+#define POLL   77
 #define ANSWER 3, 0, 0, 0
 #define FAILED 3, 0, 0x81, 0
-#define WRONG 5, 7, 0, 0x10
-#define SENDS 6, 200
-#define ICD 9, 0x1b
-#define BAD 8, 0xff
+#define WRONG  5, 7, 0, 0x10
+#define SENDS  6, 200
+#define ICD    9, 0x1b
+#define BAD    8, 0xff
 
 /* clang-format off */
-static const uint8_t plain[] = { 8, 1, READ, READ, ANSWER, POLL, READ, ANSWER, ANSWER, SENDS, POLL };
-static const uint8_t split[] = { 3, 1, SPLIT, ANSWER, ANSWER, POLL, FAILED, ANSWER, SENDS, POLL, ANSWER, POLL };
-static const uint8_t carried[] = { 8, 1, ICD, WRITE, WRITE, ANSWER, POLL, SENDS, POLL, ANSWER, POLL };
+static const uint8_t plain[] = { 8, 1, READ, READ, ANSWER, POLL, READ, ANSWER, ANSWER, SENDS,
+	POLL };
+static const uint8_t split[] = { 3, 1, SPLIT, ANSWER, ANSWER, POLL, FAILED, ANSWER, SENDS, POLL,
+	ANSWER, POLL };
+static const uint8_t carried[] = { 8, 1, ICD, WRITE, WRITE, ANSWER, POLL, SENDS, POLL, ANSWER,
+	POLL };
 static const uint8_t pieced[] = { 8, 4, PIECED, READ, ANSWER, ANSWER, POLL, SENDS, POLL };
 static const uint8_t hostile[] = { 8, 1, READ, SPLIT, ANSWER, WRONG, ANSWER, POLL, POLL };
 static const uint8_t dying[] = { 8, 1, ICD, WRITE, SPLIT, READ, ANSWER, FAILED, BAD, POLL, POLL };
 /* clang-format on */
 
 const struct fuzz_input nvmfr__fuzz_corpus[] = {
-	{ plain, sizeof(plain) },   { split, sizeof(split) },     { carried, sizeof(carried) },
+	{ plain, sizeof(plain) },   { split, sizeof(split) },	  { carried, sizeof(carried) },
 	{ pieced, sizeof(pieced) }, { hostile, sizeof(hostile) }, { dying, sizeof(dying) },
 };
 const size_t nvmfr__fuzz_corpus_count = sizeof(nvmfr__fuzz_corpus) / sizeof(nvmfr__fuzz_corpus[0]);

@@ -9,7 +9,10 @@
 #include "ctrl/target.h"
 #include "wire/nqn.h"
 
-#define TEXT(s) { s, sizeof(s) - 1 }
+#define TEXT(s) \
+	{ \
+		s, sizeof(s) - 1 \
+	}
 
 const struct fuzz_input nvmfr__fuzz_corpus[] = {
 	TEXT("nvmf+rdma://192.168.1.2:4420/nqn.2014-08.org.example:disks"),

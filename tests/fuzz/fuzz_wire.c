@@ -17,7 +17,7 @@
 
 enum { PAGE = NVME_IDENTIFY_BYTES };
 
-/* ---- whole pages: zero behind the input ---------------------------------------------------------------------------- */
+/* ---- whole pages: zero behind the input ------------------------------------------------------ */
 
 static void check_text(const char *text, size_t room)
 {
@@ -50,7 +50,8 @@ static void fuzz_ns(const uint8_t *page)
 
 	if (nvme_parse_ns(page, &ns))
 		return;
-	FUZZ_CHECK(ns.nsze && ns.lba_shift >= 9 && ns.lba_shift <= 16 && ns.block_bytes == 1u << ns.lba_shift);
+	FUZZ_CHECK(ns.nsze && ns.lba_shift >= 9 && ns.lba_shift <= 16 &&
+		   ns.block_bytes == 1u << ns.lba_shift);
 	FUZZ_CHECK(ns.nsze <= (UINT64_C(1) << 63) >> ns.lba_shift);
 	FUZZ_CHECK(!ns.extended || ns.ms);
 }
@@ -75,7 +76,7 @@ static void with_page(const uint8_t *data, size_t bytes, void (*fuzz)(const uint
 	free(page);
 }
 
-/* ---- as long as they are ----------------------------------------------------------------------------------------------- */
+/* ---- as long as they are --------------------------------------------------------------------- */
 
 static void fuzz_descs(const uint8_t *data, size_t bytes)
 {
@@ -153,25 +154,32 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	return 0;
 }
 
-/* ---- to start from: the fields that decide, at their offsets of the specification ------------------------------------------ */
+/* ---- to start from: the fields that decide, at their offsets of the specification ------------ */
 
 /* clang-format off */
 static const uint8_t ctrl[1 + PAGE] = {
-	0, [1 + 4] = 's', 'n', [1 + 24] = 'm', 'n', [1 + 77] = 5, [1 + 111] = 1, [1 + 512] = 0x66, 0x44, [1 + 536] = 0x05, 0, 0x10,
+	0, [1 + 4] = 's', 'n', [1 + 24] = 'm', 'n', [1 + 77] = 5, [1 + 111] = 1,
+	[1 + 512] = 0x66, 0x44, [1 + 536] = 0x05, 0, 0x10,
 	[1 + 1792] = 4, 1, [1 + 1796] = 1, [1 + 1803] = 16,
 };
 static const uint8_t ns[1 + PAGE] = { 1, 0, 0x10, [1 + 8] = 0, 0x10, [1 + 130] = 9 };
 static const uint8_t list[1 + PAGE] = { 2, 1, 0, 0, 0, 2, 0, 0, 0, 5, 0, 0, 0 };
-static const uint8_t descs[] = { 3, 3, 16, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 4, 1, 0, 0, 0, 0, 0, 0, 0 };
-static const uint8_t record[1 + 1024] = { 4, 1, 1, 2, [1 + 6] = 0xff, 0xff, [1 + 32] = '4', '4', '2', '0', [1 + 256] = 'n', 'q', 'n',
-					  [1 + 512] = '1', '.', '2', '.', '3', '.', '4' };
+static const uint8_t descs[] = {
+	3, 3, 16, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 4, 1, 0, 0, 0, 0, 0, 0, 0,
+};
+static const uint8_t record[1 + 1024] = {
+	4, 1, 1, 2, [1 + 6] = 0xff, 0xff, [1 + 32] = '4', '4', '2', '0', [1 + 256] = 'n', 'q', 'n',
+	[1 + 512] = '1', '.', '2', '.', '3', '.', '4',
+};
 static const uint8_t request[1 + 32] = { 5, 0, 0, 1, 0, 32, 0, 31 };
 static const uint8_t reject[1 + 4] = { 5, 0, 0, 6, 0 };
-static const uint8_t uuid[] = "\x06nqn.2014-08.org.nvmexpress:uuid:01234567-89ab-cdef-0123-456789abcdef";
+static const uint8_t uuid[] = "\x06nqn.2014-08.org.nvmexpress:uuid:"
+			      "01234567-89ab-cdef-0123-456789abcdef";
 /* clang-format on */
 
 const struct fuzz_input nvmfr__fuzz_corpus[] = {
-	{ ctrl, sizeof(ctrl) },     { ns, sizeof(ns) },           { list, sizeof(list) },     { descs, sizeof(descs) },
-	{ record, sizeof(record) }, { request, sizeof(request) }, { reject, sizeof(reject) }, { uuid, sizeof(uuid) - 1 },
+	{ ctrl, sizeof(ctrl) },	    { ns, sizeof(ns) },		{ list, sizeof(list) },
+	{ descs, sizeof(descs) },   { record, sizeof(record) }, { request, sizeof(request) },
+	{ reject, sizeof(reject) }, { uuid, sizeof(uuid) - 1 },
 };
 const size_t nvmfr__fuzz_corpus_count = sizeof(nvmfr__fuzz_corpus) / sizeof(nvmfr__fuzz_corpus[0]);

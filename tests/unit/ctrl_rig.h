@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A controller in virtual time whose admin queue is on the scripted fabric; the test drives the passes. */
+/*
+ * A controller in virtual time whose admin queue is on the scripted fabric; the test drives the
+ * passes.
+ */
 #ifndef TESTS_UNIT_CTRL_RIG_H
 #define TESTS_UNIT_CTRL_RIG_H
 
@@ -18,7 +21,7 @@ struct ctrl_rig {
 	struct nvmfr_ctrl *ctrl;
 	struct scripted *s;
 	_Atomic uint32_t alive;
-	char log[512];                       /* the last line */
+	char log[512]; /* the last line */
 	unsigned int lines;
 };
 

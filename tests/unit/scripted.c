@@ -53,7 +53,7 @@ uint16_t scripted_cid(const struct scripted_cmd *cmd)
 	return (uint16_t)scripted_le(cmd->capsule + 2, 2);
 }
 
-/* ---- sends ------------------------------------------------------------------------------------ */
+/* ---- sends ----------------------------------------------------------------------------------- */
 
 static uint32_t position_of(const struct scripted *s, uint32_t seq)
 {
@@ -63,7 +63,8 @@ static uint32_t position_of(const struct scripted *s, uint32_t seq)
 static void set_tail(struct fab_ep *ep, uint32_t position, const struct fab_tail *tail)
 {
 	struct scripted *s = of(ep);
-	uint32_t ahead = (position + ep->send_positions - position_of(s, s->posted)) % ep->send_positions;
+	uint32_t ahead =
+		(position + ep->send_positions - position_of(s, s->posted)) % ep->send_positions;
 
 	check_running(s, "set_tail");
 	if (position >= ep->send_positions || s->posted - s->told + ahead >= ep->send_positions)
@@ -91,19 +92,22 @@ static void note_outstanding(struct scripted *s, uint16_t cid)
 	if (s->outstanding > s->most_outstanding)
 		s->most_outstanding = s->outstanding;
 	if (s->recv_posted < s->outstanding)
-		breach("%u commands outstanding, %u receives posted", s->outstanding, s->recv_posted);
+		breach("%u commands outstanding, %u receives posted", s->outstanding,
+		       s->recv_posted);
 }
 
 static void take(struct scripted *s, uint32_t position)
 {
 	struct scripted_cmd *cmd = &s->cmds[s->sent & (s->keep - 1)];
 
-	memcpy(cmd->capsule, s->ep.capsules + (size_t)position * FAB_CAPSULE_BYTES, FAB_CAPSULE_BYTES);
+	memcpy(cmd->capsule, s->ep.capsules + (size_t)position * FAB_CAPSULE_BYTES,
+	       FAB_CAPSULE_BYTES);
 	cmd->tail = s->tails[position];
 	s->tails[position] = (struct fab_tail){ 0 };
 	memset(cmd->list, 0, sizeof(cmd->list));
 	if (cmd->tail.bytes && !cmd->tail.addr)
-		memcpy(cmd->list, s->ep.tails + (size_t)position * s->ep.tail_bytes, cmd->tail.bytes);
+		memcpy(cmd->list, s->ep.tails + (size_t)position * s->ep.tail_bytes,
+		       cmd->tail.bytes);
 	note_outstanding(s, scripted_cid(cmd));
 	s->sent++;
 }
@@ -116,8 +120,8 @@ static int post_send(struct fab_ep *ep, uint32_t first, uint32_t n)
 	check_running(s, "post_send");
 	s->doorbells++;
 	if (n == 0 || first != position_of(s, s->posted) || n > ep->send_positions - first)
-		breach("post_send(%u, %u), the next position is %u of %u", first, n, position_of(s, s->posted),
-		       ep->send_positions);
+		breach("post_send(%u, %u), the next position is %u of %u", first, n,
+		       position_of(s, s->posted), ep->send_positions);
 	if (s->posted + n - s->told > ep->send_positions)
 		breach("post_send(%u, %u): a position was used before its SEND was done", first, n);
 	s->posted += n;
@@ -126,7 +130,8 @@ static int post_send(struct fab_ep *ep, uint32_t first, uint32_t n)
 		take(s, first);
 	}
 	if (n && !s->bad) {
-		snprintf(ep->error, sizeof(ep->error), "scripted: position %u did not go out", first);
+		snprintf(ep->error, sizeof(ep->error), "scripted: position %u did not go out",
+			 first);
 		s->bad = true;
 	}
 	return 0;
@@ -138,11 +143,13 @@ static void check_untouched(const struct scripted *s, uint32_t seq)
 	const struct scripted_cmd *cmd = &s->cmds[seq & (s->keep - 1)];
 	size_t position = position_of(s, seq);
 
-	if (memcmp(cmd->capsule, s->ep.capsules + position * FAB_CAPSULE_BYTES, FAB_CAPSULE_BYTES) != 0)
+	if (memcmp(cmd->capsule, s->ep.capsules + position * FAB_CAPSULE_BYTES,
+		   FAB_CAPSULE_BYTES) != 0)
 		breach("the capsule at position %zu changed before its SEND was done", position);
 	if (cmd->tail.bytes && !cmd->tail.addr &&
 	    memcmp(cmd->list, s->ep.tails + position * s->ep.tail_bytes, cmd->tail.bytes) != 0)
-		breach("the descriptors at position %zu changed before its SEND was done", position);
+		breach("the descriptors at position %zu changed before its SEND was done",
+		       position);
 }
 
 void scripted_sends_done(struct scripted *s, uint32_t n)
@@ -176,7 +183,7 @@ const struct scripted_cmd *scripted_last(const struct scripted *s, uint32_t back
 	return scripted_cmd(s, s->sent - 1 - back);
 }
 
-/* ---- responses -------------------------------------------------------------------------------- */
+/* ---- responses ------------------------------------------------------------------------------- */
 
 static void no_longer_outstanding(struct scripted *s, uint16_t cid)
 {
@@ -268,11 +275,12 @@ static int post_recv(struct fab_ep *ep, uint32_t n)
 	s->recv_posted += n;
 	/* The NIC's again: whoever reads them now reads nonsense. */
 	for (; n; n--, s->repost_at = (s->repost_at + 1) % ep->recv_positions)
-		memset(ep->responses + (size_t)s->repost_at * FAB_RESPONSE_BYTES, 0xee, FAB_RESPONSE_BYTES);
+		memset(ep->responses + (size_t)s->repost_at * FAB_RESPONSE_BYTES, 0xee,
+		       FAB_RESPONSE_BYTES);
 	return 0;
 }
 
-/* ---- the rest of the boundary ----------------------------------------------------------------- */
+/* ---- the rest of the boundary ---------------------------------------------------------------- */
 
 static int arm(struct fab_ep *ep)
 {
@@ -318,7 +326,9 @@ static int mr_reg(struct fab_dev *dev, void *addr, size_t bytes, uint32_t access
 	if (k == SCRIPTED_MRS || bytes > dev->max_mr_bytes)
 		breach("mr_reg: %zu bytes, number %u", bytes, k);
 	s->mrs[s->mr_count++] = (struct scripted_mr){ (uintptr_t)addr, bytes, access, true };
-	*mr = (struct fab_mr){ .lkey = SCRIPTED_LKEY + k, .rkey = SCRIPTED_RKEY + k, .handle = &s->mrs[k] };
+	*mr = (struct fab_mr){ .lkey = SCRIPTED_LKEY + k,
+			       .rkey = SCRIPTED_RKEY + k,
+			       .handle = &s->mrs[k] };
 	return 0;
 }
 
@@ -360,7 +370,8 @@ static void make_rings(struct scripted *s, uint32_t max_descriptors)
 	struct fab_ep *ep = &s->ep;
 
 	/* The least that fabric.h promises: an off-by-one in the floor above finds no slack. */
-	ep->send_positions = (s->depth + 2 * FAB_SIGNAL_EVERY - 1) / FAB_SIGNAL_EVERY * FAB_SIGNAL_EVERY;
+	ep->send_positions =
+		(s->depth + 2 * FAB_SIGNAL_EVERY - 1) / FAB_SIGNAL_EVERY * FAB_SIGNAL_EVERY;
 	ep->recv_positions = s->depth + FAB_RECV_BATCH;
 	ep->tail_bytes = max_descriptors > 1 ? 16 * max_descriptors : 0;
 	ep->capsules = calloc(ep->send_positions, FAB_CAPSULE_BYTES);
@@ -370,7 +381,8 @@ static void make_rings(struct scripted *s, uint32_t max_descriptors)
 	for (s->keep = 64; s->keep < 2 * ep->send_positions;)
 		s->keep *= 2;
 	s->cmds = calloc(s->keep, sizeof(*s->cmds));
-	if (!ep->capsules || !ep->responses || !s->tails || !s->cmds || (ep->tail_bytes && !ep->tails))
+	if (!ep->capsules || !ep->responses || !s->tails || !s->cmds ||
+	    (ep->tail_bytes && !ep->tails))
 		breach("no memory");
 	memset(ep->responses, 0xee, (size_t)ep->recv_positions * FAB_RESPONSE_BYTES);
 	s->recv_posted = ep->recv_positions;
@@ -387,8 +399,11 @@ struct scripted *scripted_new(uint32_t depth, uint32_t max_descriptors, uint64_t
 	s->send_room = s->recv_room = SCRIPTED_NEVER;
 	s->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	s->dev = (struct fab_dev){
-		.ops = &ops, .index = SCRIPTED_DEV_INDEX, .numa_node = -1,
-		.max_mr_bytes = max_mr_bytes ? max_mr_bytes : UINT64_MAX, .name = "scripted0",
+		.ops = &ops,
+		.index = SCRIPTED_DEV_INDEX,
+		.numa_node = -1,
+		.max_mr_bytes = max_mr_bytes ? max_mr_bytes : UINT64_MAX,
+		.name = "scripted0",
 	};
 	s->ep.ops = &ops;
 	s->ep.dev = &s->dev;
@@ -408,15 +423,21 @@ void scripted_free(struct scripted *s)
 	free(s);
 }
 
-/* ---- the rig ---------------------------------------------------------------------------------- */
+/* ---- the rig --------------------------------------------------------------------------------- */
 
 struct ns_table *rig_namespaces(void)
 {
 	static const struct ns_entry entries[] = {
 		{ .nsid = RIG_NS, .shift = 9, .blocks = RIG_NS_BLOCKS },
 		{ .nsid = RIG_NS_4K, .shift = 12, .blocks = RIG_NS_BLOCKS },
-		{ .nsid = RIG_NS_READ_ONLY, .shift = 9, .blocks = RIG_NS_BLOCKS, .write_protected = true },
-		{ .nsid = RIG_NS_REFUSED, .shift = 9, .blocks = RIG_NS_BLOCKS, .refusal = "the test says so" },
+		{ .nsid = RIG_NS_READ_ONLY,
+		  .shift = 9,
+		  .blocks = RIG_NS_BLOCKS,
+		  .write_protected = true },
+		{ .nsid = RIG_NS_REFUSED,
+		  .shift = 9,
+		  .blocks = RIG_NS_BLOCKS,
+		  .refusal = "the test says so" },
 		{ .nsid = RIG_NS_SMALL, .shift = 9, .blocks = RIG_SMALL_BLOCKS },
 	};
 	struct ns_table *table = nvmfr__ns_table_new(ARRAY_SIZE(entries));
@@ -507,7 +528,8 @@ void rig_up(struct rig *rig, const struct rig_opts *given)
 	make_qpair(rig, &opts);
 	hand_over(rig);
 	if (!opts.max_mr_bytes)
-		rig->buf = rig_buffer(rig, RIG_ADDR, RIG_BYTES, FAB_ACCESS_SOURCE | FAB_ACCESS_TARGET);
+		rig->buf =
+			rig_buffer(rig, RIG_ADDR, RIG_BYTES, FAB_ACCESS_SOURCE | FAB_ACCESS_TARGET);
 }
 
 void rig_down(struct rig *rig)
@@ -559,7 +581,8 @@ int rig_write(struct rig *rig, uint64_t lba, uint64_t nblocks, uint64_t user_dat
 	return nvmfr__qpair_write(rig->qp, RIG_NS, lba, nblocks, &rig->buf, 0, user_data);
 }
 
-int rig_drain(struct rig *rig, struct nvmfr_completion *out, unsigned int room, unsigned int max, unsigned int *n)
+int rig_drain(struct rig *rig, struct nvmfr_completion *out, unsigned int room, unsigned int max,
+	      unsigned int *n)
 {
 	int got;
 

@@ -27,7 +27,8 @@ Test(ctrl_admin, keep_alive_twice_per_kato)
 	cr_expect_eq(nvmfr__admin_pass(r.ctrl), UINT64_MAX, "not started");
 	nvmfr__admin_start_keep_alive(r.ctrl);
 	for (uint32_t i = 1; i < 50; i++) {
-		cr_expect_eq(nvmfr__admin_pass(r.ctrl), ctrl_rig_now(&r) + MS_NS(CTRL_RIG_KATO_MS) / 2, "%u", i);
+		cr_expect_eq(nvmfr__admin_pass(r.ctrl),
+			     ctrl_rig_now(&r) + MS_NS(CTRL_RIG_KATO_MS) / 2, "%u", i);
 		ctrl_rig_wait_ms(&r, CTRL_RIG_KATO_MS / 2 - 1);
 		nvmfr__admin_pass(r.ctrl);
 		cr_expect_eq(r.s->sent, i - 1);
@@ -99,7 +100,8 @@ Test(ctrl_admin, event_requests)
 		live(&r);
 		r.ctrl->id.aerl = limits[i];
 		nvmfr__admin_arm_aers(r.ctrl);
-		cr_expect_eq(r.s->sent, limits[i] < 3 ? limits[i] + 1u : CTRL_MAX_AERS, "AERL %u", limits[i]);
+		cr_expect_eq(r.s->sent, limits[i] < 3 ? limits[i] + 1u : CTRL_MAX_AERS, "AERL %u",
+			     limits[i]);
 		cr_expect_eq(last_opcode(&r), OPCODE_AER);
 		nvmfr__admin_start_keep_alive(r.ctrl);
 		ctrl_rig_wait_ms(&r, CTRL_RIG_KATO_MS / 2);
@@ -134,7 +136,10 @@ static void answer_everything(struct scripted *s)
 	scripted_sends_signaled(s);
 }
 
-/* Events as fast as they are asked for: the service has other things to do, and the lock to give back. */
+/*
+ * Events as fast as they are asked for: the service has other things to do, and the lock to give
+ * back.
+ */
 Test(ctrl_admin, a_storm_of_events_does_not_hold_the_service, .timeout = 20)
 {
 	struct ctrl_rig r;
@@ -174,7 +179,8 @@ Test(ctrl_admin, a_failed_connection_waits_one_pass_for_its_cause)
 	cr_expect_eq(r.ctrl->state, NVMFR_STATE_LIVE);
 	nvmfr__admin_pass(r.ctrl);
 	cr_expect_eq(r.ctrl->state, NVMFR_STATE_LOST);
-	cr_expect_not_null(strstr(r.ctrl->sentence, "scripted: the connection failed"), "%s", r.ctrl->sentence);
+	cr_expect_not_null(strstr(r.ctrl->sentence, "scripted: the connection failed"), "%s",
+			   r.ctrl->sentence);
 	cr_expect_eq(nvmfr__admin_pass(r.ctrl), UINT64_MAX, "and no more");
 	ctrl_rig_down(&r);
 }

@@ -11,7 +11,7 @@
 #include "base/util.h"
 #include "ctrl/resolve.h"
 
-/* ---- again -------------------------------------------------------------------------------------------------------- */
+/* ---- again ----------------------------------------------------------------------------------- */
 
 Test(ctrl_attempt, pauses_double_up_to_a_second)
 {
@@ -45,7 +45,7 @@ Test(ctrl_attempt, not_beyond_the_deadline_and_not_in_vain)
 	ctrl_rig_down(&r);
 }
 
-/* ---- Connect's status (NVMe over Fabrics, Connect command specific values) ---------------------------------------------- */
+/* ---- Connect's status (NVMe over Fabrics, Connect command specific values) ------------------- */
 
 struct refused_case {
 	uint16_t qid, status;
@@ -53,6 +53,7 @@ struct refused_case {
 	const char *sentence;
 };
 
+/* clang-format off */
 static const struct refused_case refusals[] = {
 	{ 0, 0x184, -EACCES, "nqn.2014-08.org.example:host" },
 	{ 0, 0x4184, -EACCES, "nqn.2014-08.org.example:host" },
@@ -63,6 +64,7 @@ static const struct refused_case refusals[] = {
 	{ 0, 0x180, -ECONNREFUSED, "0x0180" },
 	{ 1, 0x7fff, -ECONNREFUSED, "0x7fff" },
 };
+/* clang-format on */
 
 Test(ctrl_attempt, a_refused_connect)
 {
@@ -71,14 +73,15 @@ Test(ctrl_attempt, a_refused_connect)
 	ctrl_rig_up(&r);
 	for (size_t i = 0; i < ARRAY_SIZE(refusals); i++) {
 		nvmfr__err_clear();
-		cr_expect_eq(nvmfr__connect_refused(r.ctrl, refusals[i].qid, refusals[i].status), refusals[i].err, "0x%x",
-			     refusals[i].status);
-		cr_expect_not_null(strstr(nvmfr__err_get(), refusals[i].sentence), "%s", nvmfr__err_get());
+		cr_expect_eq(nvmfr__connect_refused(r.ctrl, refusals[i].qid, refusals[i].status),
+			     refusals[i].err, "0x%x", refusals[i].status);
+		cr_expect_not_null(strstr(nvmfr__err_get(), refusals[i].sentence), "%s",
+				   nvmfr__err_get());
 	}
 	ctrl_rig_down(&r);
 }
 
-/* ---- addresses --------------------------------------------------------------------------------------------------------- */
+/* ---- addresses ------------------------------------------------------------------------------- */
 
 static int resolve(const char *host, const char *port, struct sockaddr_storage *out)
 {
@@ -101,7 +104,8 @@ Test(ctrl_resolve, numbers)
 	struct in6_addr want;
 
 	cr_assert_eq(resolve("192.168.1.2", "4420", &ss), 1);
-	cr_expect(in->sin_family == AF_INET && ntohs(in->sin_port) == 4420 && ntohl(in->sin_addr.s_addr) == 0xc0a80102);
+	cr_expect(in->sin_family == AF_INET && ntohs(in->sin_port) == 4420 &&
+		  ntohl(in->sin_addr.s_addr) == 0xc0a80102);
 	cr_assert_eq(resolve("2001:db8::5", "65535", &ss), 1);
 	inet_pton(AF_INET6, "2001:db8::5", &want);
 	cr_expect(in6->sin6_family == AF_INET6 && ntohs(in6->sin6_port) == 65535);

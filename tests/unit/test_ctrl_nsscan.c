@@ -23,7 +23,8 @@ static void expect_identify(struct ctrl_rig *r, uint8_t cns, uint32_t nsid)
 	cr_expect_eq(p[0], OPCODE_IDENTIFY);
 	cr_expect_eq(scripted_le(p + 4, 4), nsid);
 	cr_expect_eq(scripted_le(p + 40, 4), cns);
-	cr_expect(p[39] == 0x40 && scripted_le(p + 32, 3) == 4096 && scripted_le(p + 24, 8) == (uintptr_t)r->ctrl->page);
+	cr_expect(p[39] == 0x40 && scripted_le(p + 32, 3) == 4096 &&
+		  scripted_le(p + 24, 8) == (uintptr_t)r->ctrl->page);
 	cr_expect_eq(scripted_le(p + 35, 4), SCRIPTED_RKEY);
 	ctrl_rig_answer(r, 0, 0);
 	nvmfr__admin_take(r->ctrl);
@@ -36,7 +37,10 @@ static void list_page(struct nvmfr_ctrl *ctrl, uint32_t first, uint32_t step, un
 		put_le(ctrl->data + i * 4, first + (uint64_t)i * step, 4);
 }
 
-/* Identify Namespace, NVM Command Set: NSZE 7:0, FLBAS 26, DPS 29, NSATTR 99, NGUID 104, EUI64 120, LBAF0 128. */
+/*
+ * Identify Namespace, NVM Command Set: NSZE 7:0, FLBAS 26, DPS 29, NSATTR 99, NGUID 104, EUI64 120,
+ * LBAF0 128.
+ */
 static void ns_page(struct nvmfr_ctrl *ctrl, uint64_t blocks, uint8_t lbads)
 {
 	memset(ctrl->data, 0, sizeof(ctrl->data));
@@ -52,7 +56,7 @@ static void scan_list(struct ctrl_rig *r, uint32_t first, unsigned int n)
 	cr_assert_eq(r->ctrl->nsid_count, n);
 }
 
-/* ---- the list --------------------------------------------------------------------------------------------------- */
+/* ---- the list -------------------------------------------------------------------------------- */
 
 Test(ctrl_nsscan, pages_go_on_behind_the_last_one)
 {
@@ -87,7 +91,9 @@ Test(ctrl_nsscan, none_is_fine)
 /* What does not ascend never ends. */
 Test(ctrl_nsscan, lists_that_do_not_ascend)
 {
-	static const uint32_t lists[][3] = { { 2, 1, 0 }, { 5, 5, 0 }, { 1, 0xffffffff, 0 }, { 0xfffffffe, 0, 0 } };
+	static const uint32_t lists[][3] = {
+		{ 2, 1, 0 }, { 5, 5, 0 }, { 1, 0xffffffff, 0 }, { 0xfffffffe, 0, 0 }
+	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
 		struct ctrl_rig r;
@@ -130,16 +136,17 @@ Test(ctrl_nsscan, an_endless_list_is_cut)
 	ctrl_rig_down(&r);
 }
 
-/* ---- each of them --------------------------------------------------------------------------------------------------- */
+/* ---- each of them ---------------------------------------------------------------------------- */
 
 struct ns_case {
 	const char *name;
 	uint64_t blocks;
-	uint8_t lbads, offset, value;        /* one more byte of the page */
+	uint8_t lbads, offset, value; /* one more byte of the page */
 	bool kept;
 	const char *refusal;
 };
 
+/* clang-format off */
 static const struct ns_case namespaces[] = {
 	{ "512", 1000, 9, 0xff, 0, true, NULL },
 	{ "4096", 1000, 12, 0xff, 0, true, NULL },
@@ -154,6 +161,7 @@ static const struct ns_case namespaces[] = {
 	{ "separate metadata", 1000, 9, 128, 8, true, NULL },
 	{ "protection information", 1000, 9, 29, 1, false, NULL },
 };
+/* clang-format on */
 
 Test(ctrl_nsscan, each_namespace)
 {
@@ -173,7 +181,8 @@ Test(ctrl_nsscan, each_namespace)
 		cr_expect_eq(r.ctrl->ns_next->count, c->kept, "%s: %s", c->name, nvmfr__err_get());
 		if (c->kept)
 			cr_expect(r.ctrl->ns_next->entries[0].blocks == c->blocks &&
-				  r.ctrl->ns_next->entries[0].shift == c->lbads && !r.ctrl->ns_next->entries[0].refusal,
+					  r.ctrl->ns_next->entries[0].shift == c->lbads &&
+					  !r.ctrl->ns_next->entries[0].refusal,
 				  "%s", c->name);
 		ctrl_rig_down(&r);
 	}
@@ -185,7 +194,9 @@ Test(ctrl_nsscan, formats_that_are_not_transferred)
 	static const struct {
 		uint8_t flbas, dps;
 		const char *refusal;
-	} cases[] = { { 0x10, 0, "extended" }, { 0x00, 1, "protection" }, { 0x00, 3, "protection" } };
+	} cases[] = { { 0x10, 0, "extended" },
+		      { 0x00, 1, "protection" },
+		      { 0x00, 3, "protection" } };
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct ctrl_rig r;
@@ -217,13 +228,15 @@ Test(ctrl_nsscan, a_refused_one_does_not_take_the_others_along)
 	cr_expect_eq(nvmfr__answer_ns(r.ctrl, 0), STEP_AGAIN);
 	cr_expect_eq(nvmfr__start_ns(r.ctrl), STEP_NEXT);
 	cr_expect_eq(nvmfr__publish_ns(r.ctrl), STEP_NEXT);
-	cr_expect(nvmfr__ns_find(r.ctrl->ns, 10) && nvmfr__ns_find(r.ctrl->ns, 12) && !nvmfr__ns_find(r.ctrl->ns, 11));
+	cr_expect(nvmfr__ns_find(r.ctrl->ns, 10) && nvmfr__ns_find(r.ctrl->ns, 12) &&
+		  !nvmfr__ns_find(r.ctrl->ns, 11));
 	cr_expect(nvmfr__ns_after(r.ctrl->ns, 10)->nsid == 12 && !nvmfr__ns_after(r.ctrl->ns, 12));
-	cr_expect(nvmfr__ns_after(r.ctrl->ns, 0)->nsid == 10 && !nvmfr__ns_after(r.ctrl->ns, UINT32_MAX));
+	cr_expect(nvmfr__ns_after(r.ctrl->ns, 0)->nsid == 10 &&
+		  !nvmfr__ns_after(r.ctrl->ns, UINT32_MAX));
 	ctrl_rig_down(&r);
 }
 
-/* ---- descriptors ------------------------------------------------------------------------------------------------------ */
+/* ---- descriptors ----------------------------------------------------------------------------- */
 
 static void with_descs(struct ctrl_rig *r)
 {
@@ -242,7 +255,8 @@ static void with_descs(struct ctrl_rig *r)
 /* NIDT 3 is a UUID of 16 bytes, 4 a command set identifier of 1. */
 Test(ctrl_nsscan, descriptors)
 {
-	static const unsigned char page[] = { 3, 16, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 4, 1, 0, 0, 2 };
+	static const unsigned char page[] = { 3,  16, 0,  0,  1,  2,  3,  4, 5, 6, 7, 8, 9,
+					      10, 11, 12, 13, 14, 15, 16, 4, 1, 0, 0, 2 };
 	struct ctrl_rig r;
 
 	with_descs(&r);

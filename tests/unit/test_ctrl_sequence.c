@@ -7,8 +7,8 @@
 #include "base/util.h"
 #include "wire/admin.h"
 
-static char trail[1024];             /* what ran, in order */
-static int answers[8];               /* what b's answer says, from the last on */
+static char trail[1024]; /* what ran, in order */
+static int answers[8]; /* what b's answer says, from the last on */
 static unsigned int answer_count;
 static uint64_t seen_result;
 static uint16_t seen_status;
@@ -70,11 +70,13 @@ static int start_fails(struct nvmfr_ctrl *ctrl)
 	return nvmfr__fail(-EOPNOTSUPP, "the step's own sentence");
 }
 
+/* clang-format off */
 static const struct step steps[] = {
 	{ "step a", start_a, NULL, NULL },
 	{ "step b", start_b, answer_b, NULL },
 	{ "step c", start_a, NULL, NULL },
 };
+/* clang-format on */
 
 static void begin(struct ctrl_rig *r, const struct step *table, unsigned int count)
 {
@@ -271,14 +273,15 @@ Test(ctrl_sequence, the_orderly_end)
 	ctrl_rig_down(&r);
 }
 
-/* ---- the tables themselves ------------------------------------------------------------------------------------------ */
+/* ---- the tables themselves ------------------------------------------------------------------- */
 
 static void check_table(const struct step *table, unsigned int count)
 {
 	for (unsigned int i = 0; i < count; i++) {
 		cr_expect(table[i].name && table[i].name[0] && table[i].start, "step %u", i);
 		for (unsigned int k = 0; k < i; k++)
-			cr_expect_neq(strcmp(table[i].name, table[k].name), 0, "%s twice", table[i].name);
+			cr_expect_neq(strcmp(table[i].name, table[k].name), 0, "%s twice",
+				      table[i].name);
 	}
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The queue floor on the scripted fabric: writes whose data travels in the capsule. They are over when
- * the response is in and the SEND is done, in either order.
+ * The queue floor on the scripted fabric: writes whose data travels in the capsule. They are over
+ * when the response is in and the SEND is done, in either order.
  */
 #include "scripted.h"
 #include "testing.h"
@@ -32,18 +32,27 @@ static unsigned int poll_all(struct rig *rig, struct nvmfr_completion *cpls, uns
 	return (unsigned int)n;
 }
 
-/* ---- which writes ---------------------------------------------------------------------------------- */
+/* ---- which writes ---------------------------------------------------------------------------- */
 
-/* NVMe over Fabrics: a data block descriptor with offset subtype (type 01h), address = offset 0, 32-bit length. */
+/*
+ * NVMe over Fabrics: a data block descriptor with offset subtype (type 01h), address = offset 0,
+ * 32-bit length.
+ */
 Test(queue_carried, capsule_and_tail)
 {
 	/* clang-format off */
 	static const unsigned char want[FAB_CAPSULE_BYTES] = {
-		0x01, 0x40, 0x00, 0x10, 1, [32] = 0x00, 0x10, [39] = 0x01, [40] = 0x21, 0x43, [48] = 7, [51] = 0x40,
+		0x01, 0x40, 0x00, 0x10, 1, [32] = 0x00, 0x10, [39] = 0x01, [40] = 0x21, 0x43,
+		[48] = 7, [51] = 0x40,
 	};
 	/* clang-format on */
 	struct nvmfr_io io = {
-		.op = NVMFR_OP_WRITE, .flags = NVMFR_IO_FUA, .nsid = RIG_NS, .lba = 0x4321, .nblocks = 8, .offset_bytes = 0x1235,
+		.op = NVMFR_OP_WRITE,
+		.flags = NVMFR_IO_FUA,
+		.nsid = RIG_NS,
+		.lba = 0x4321,
+		.nblocks = 8,
+		.offset_bytes = 0x1235,
 	};
 	const struct scripted_cmd *cmd;
 	struct rig rig;
@@ -104,7 +113,8 @@ Test(queue_carried, positions_change_their_kind)
 
 		cr_assert_eq(write ? rig_write(&rig, i, 1, i) : rig_read(&rig, i, 1, i), 0);
 		cr_expect_eq(carried(&rig), write, "command %u", i);
-		cr_expect_eq(scripted_last(rig.s, 0)->capsule[39], write ? 0x01 : 0x40, "command %u", i);
+		cr_expect_eq(scripted_last(rig.s, 0)->capsule[39], write ? 0x01 : 0x40,
+			     "command %u", i);
 		scripted_answer_all(rig.s);
 		scripted_sends_done(rig.s, 1);
 		cr_assert_eq(poll_all(&rig, &cpl, 1), 1u);
@@ -113,7 +123,7 @@ Test(queue_carried, positions_change_their_kind)
 	rig_down(&rig);
 }
 
-/* ---- when it is over -------------------------------------------------------------------------------- */
+/* ---- when it is over ------------------------------------------------------------------------- */
 
 Test(queue_carried, response_before_send)
 {
@@ -127,7 +137,8 @@ Test(queue_carried, response_before_send)
 	cr_expect(nvmfr__qpair_names(rig.qp, &rig.buf));
 	scripted_sends_done(rig.s, 1);
 	cr_assert_eq(poll_all(&rig, &cpl, 1), 1u);
-	cr_expect(cpl.user_data == 77 && cpl.result == 0 && cpl.cqe_result == 0x1234 && cpl.qpair_data == RIG_TAG);
+	cr_expect(cpl.user_data == 77 && cpl.result == 0 && cpl.cqe_result == 0x1234 &&
+		  cpl.qpair_data == RIG_TAG);
 	cr_expect_eq(poll_all(&rig, &cpl, 1), 0u);
 	cr_expect(!nvmfr__qpair_names(rig.qp, &rig.buf));
 	rig_down(&rig);
@@ -163,7 +174,8 @@ Test(queue_carried, an_error_is_held_as_well)
 	cr_expect_eq(poll_all(&rig, &cpl, 1), 0u);
 	scripted_sends_done(rig.s, 1);
 	cr_assert_eq(poll_all(&rig, &cpl, 1), 1u);
-	cr_expect(cpl.user_data == 5 && cpl.result == -EREMOTEIO && cpl.status == 0x4280 && cpl.cqe_result == 9);
+	cr_expect(cpl.user_data == 5 && cpl.result == -EREMOTEIO && cpl.status == 0x4280 &&
+		  cpl.cqe_result == 9);
 	rig_down(&rig);
 }
 
@@ -229,7 +241,7 @@ Test(queue_carried, arm_says_poll_again)
 	rig_down(&rig);
 }
 
-/* ---- a hostile or dying peer --------------------------------------------------------------------------- */
+/* ---- a hostile or dying peer ----------------------------------------------------------------- */
 
 Test(queue_carried, a_second_answer_is_a_duplicate)
 {
@@ -266,7 +278,10 @@ Test(queue_carried, a_stale_answer)
 	rig_down(&rig);
 }
 
-/* The answer is known, and a stopped endpoint reads no memory: no reason to call the outcome unknown. */
+/*
+ * The answer is known, and a stopped endpoint reads no memory: no reason to call the outcome
+ * unknown.
+ */
 Test(queue_carried, held_answers_survive_the_end)
 {
 	struct nvmfr_completion cpls[4];
@@ -287,7 +302,8 @@ Test(queue_carried, held_answers_survive_the_end)
 		static const uint16_t statuses[] = { 0, 0x81, 0 };
 
 		cr_assert(cpls[i].user_data < 3);
-		cr_expect_eq(cpls[i].result, results[cpls[i].user_data], "write %u", (unsigned int)cpls[i].user_data);
+		cr_expect_eq(cpls[i].result, results[cpls[i].user_data], "write %u",
+			     (unsigned int)cpls[i].user_data);
 		cr_expect_eq(cpls[i].status, statuses[cpls[i].user_data]);
 	}
 	rig_down(&rig);

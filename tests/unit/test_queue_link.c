@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The queue floor on the scripted fabric: what owner and service tell each other, sleeping, fork. */
+/*
+ * The queue floor on the scripted fabric: what owner and service tell each other, sleeping, fork.
+ */
 #include "decode.h"
 #include "scripted.h"
 #include "testing.h"
@@ -24,7 +26,7 @@ static bool readable(int fd)
 	return poll(&p, 1, 0) == 1;
 }
 
-/* ---- before it is live ----------------------------------------------------------------------------------- */
+/* ---- before it is live ----------------------------------------------------------------------- */
 
 /* A queue pair that the service still connects. Ends with free_young. */
 static struct nvmfr_qpair *young(struct rig *rig)
@@ -41,7 +43,9 @@ static struct nvmfr_qpair *young(struct rig *rig)
 	qp->link.tick = &rig->tick;
 	qp->link.service_fd = -1;
 	qp->link.ns = rig_namespaces();
-	qp->link.limits = (struct queue_limits){ .max_xfer_bytes = 4096, .zeroes_bytes = 4096, .max_descriptors = 1 };
+	qp->link.limits = (struct queue_limits){ .max_xfer_bytes = 4096,
+						 .zeroes_bytes = 4096,
+						 .max_descriptors = 1 };
 	return qp;
 }
 
@@ -102,7 +106,8 @@ Test(queue_link, the_owner_moves_in_where_connect_left_off)
 {
 	/* clang-format off */
 	static const unsigned char want[FAB_CAPSULE_BYTES] = {
-		0x02, 0x40, 0, 0, 1, [24] = 0xbc, 0x9a, 0x78, 0x56, 0x34, 0x12, [33] = 0x02, [35] = 0x00, 0xc3, 0xb2, 0xa1, 0x40,
+		0x02, 0x40, 0, 0, 1, [24] = 0xbc, 0x9a, 0x78, 0x56, 0x34, 0x12, [33] = 0x02,
+		[35] = 0x00, 0xc3, 0xb2, 0xa1, 0x40,
 	};
 	/* clang-format on */
 	struct rig rig = no_rig();
@@ -134,7 +139,8 @@ Test(queue_link, the_owner_moves_in_where_connect_left_off)
 	for (uint32_t i = 0; i < 40; i++) {
 		unsigned char got[FAB_CAPSULE_BYTES];
 
-		cr_assert_eq(nvmfr__qpair_read(qp, 1, 0, 1, &rig.buf, 0, i), 0, "%s", nvmfr__err_get());
+		cr_assert_eq(nvmfr__qpair_read(qp, 1, 0, 1, &rig.buf, 0, i), 0, "%s",
+			     nvmfr__err_get());
 		cr_expect_eq(scripted_cid(scripted_last(rig.s, 0)), ((i + 2) & 0xf) << 12);
 		memcpy(got, scripted_last(rig.s, 0)->capsule, sizeof(got));
 		memset(got + 2, 0, 2);
@@ -143,7 +149,8 @@ Test(queue_link, the_owner_moves_in_where_connect_left_off)
 		scripted_sends_signaled(rig.s);
 		cr_assert_eq(nvmfr__qpair_poll(qp, &cpl, 1), 1);
 		cr_expect_eq(cpl.user_data, i);
-		cr_expect_eq(rig.s->recv_posts, (i + 2) / FAB_RECV_BATCH, "Connect's response counts");
+		cr_expect_eq(rig.s->recv_posts, (i + 2) / FAB_RECV_BATCH,
+			     "Connect's response counts");
 	}
 	cr_expect(!readable(fd));
 	cr_assert_eq(write(rig.s->fd, &one, sizeof(one)), (ssize_t)sizeof(one));
@@ -154,7 +161,7 @@ Test(queue_link, the_owner_moves_in_where_connect_left_off)
 	pthread_mutex_destroy(&rig.lock);
 }
 
-/* ---- news while it is live -------------------------------------------------------------------------------- */
+/* ---- news while it is live ------------------------------------------------------------------- */
 
 Test(queue_link, limits_are_adopted)
 {
@@ -226,7 +233,7 @@ Test(queue_link, the_word_is_never_0)
 	rig_down(&rig);
 }
 
-/* ---- fork --------------------------------------------------------------------------------------------------- */
+/* ---- fork ------------------------------------------------------------------------------------ */
 
 /* The lock may be held for ever in a child, and the rings are the parent's: neither is touched. */
 Test(queue_link, a_forked_child_is_told_so, .timeout = SECONDS)
@@ -250,7 +257,8 @@ Test(queue_link, a_forked_child_is_told_so, .timeout = SECONDS)
 	cr_expect_eq(nvmfr__qpair_poll(rig.qp, &cpl, 1), -EOWNERDEAD);
 	cr_expect_eq(nvmfr__qpair_fd(rig.qp), -EOWNERDEAD);
 	cr_expect_eq(nvmfr__qpair_arm(rig.qp), -EOWNERDEAD);
-	cr_expect(rig.s->sent == sent && rig.s->polls == polls && rig.s->arms == 0 && rig.s->doorbells == sent);
+	cr_expect(rig.s->sent == sent && rig.s->polls == polls && rig.s->arms == 0 &&
+		  rig.s->doorbells == sent);
 	pthread_mutex_unlock(&rig.lock);
 	rig_down(&rig);
 }
@@ -272,7 +280,7 @@ Test(queue_link, forked_after_it_broke, .timeout = SECONDS)
 	rig_down(&rig);
 }
 
-/* ---- sleeping ------------------------------------------------------------------------------------------------ */
+/* ---- sleeping -------------------------------------------------------------------------------- */
 
 Test(queue_sleep, arm_looks_once_more)
 {
@@ -349,7 +357,7 @@ Test(queue_sleep, the_service_knows_the_deadline)
 	rig_down(&rig);
 }
 
-/* ---- two threads ------------------------------------------------------------------------------------------------ */
+/* ---- two threads ----------------------------------------------------------------------------- */
 
 enum { NEWS = 300, AT_LEAST = 3000 };
 
@@ -359,7 +367,10 @@ static void answer_all(struct scripted *s)
 	scripted_sends_signaled(s);
 }
 
-/* Limits and namespaces change, a releaser of buffers looks, time goes on: at last the connection is lost. */
+/*
+ * Limits and namespaces change, a releaser of buffers looks, time goes on: at last the connection
+ * is lost.
+ */
 static void *service(void *arg)
 {
 	struct rig *rig = arg;
@@ -386,7 +397,11 @@ static void *service(void *arg)
 static uint32_t submit_some(struct rig *rig, uint32_t i)
 {
 	struct nvmfr_io io = {
-		.op = i % 2 ? NVMFR_OP_READ : NVMFR_OP_WRITE, .nsid = RIG_NS, .nblocks = 1 + i % 5, .buf = &rig->buf, .user_data = i,
+		.op = i % 2 ? NVMFR_OP_READ : NVMFR_OP_WRITE,
+		.nsid = RIG_NS,
+		.nblocks = 1 + i % 5,
+		.buf = &rig->buf,
+		.user_data = i,
 	};
 	int n = i % 3 ? nvmfr__qpair_submit(rig->qp, &io, 1) : rig_write(rig, 0, 1, i) == 0;
 
@@ -402,7 +417,8 @@ Test(queue_link, owner_and_service, .timeout = SECONDS)
 	struct rig rig;
 	int got = 0;
 
-	rig_up(&rig, &(struct rig_opts){ .depth = 16, .max_descriptors = 2, .timeout_ticks = 1000000 });
+	rig_up(&rig,
+	       &(struct rig_opts){ .depth = 16, .max_descriptors = 2, .timeout_ticks = 1000000 });
 	cr_assert_geq(nvmfr__qpair_fd(rig.qp), 0);
 	rig.s->before_poll = answer_all;
 	for (; i < AT_LEAST; i++) {
@@ -440,7 +456,10 @@ static void *releaser(void *arg)
 	return NULL;
 }
 
-/* The iov array is the caller's again at the completion: who looks for a buffer must not read it any more. */
+/*
+ * The iov array is the caller's again at the completion: who looks for a buffer must not read it
+ * any more.
+ */
 Test(queue_link, a_releaser_and_pieces_that_come_and_go, .timeout = SECONDS)
 {
 	struct nvmfr_completion cpl;
@@ -453,7 +472,12 @@ Test(queue_link, a_releaser_and_pieces_that_come_and_go, .timeout = SECONDS)
 	for (uint32_t i = 0; i < 20000; i++) {
 		uint64_t niov = 1 + i % PIECES;
 		struct nvmfr_iov *iov = calloc(niov, sizeof(*iov));
-		struct nvmfr_io io = { .op = NVMFR_OP_READ, .flags = NVMFR_IO_VEC, .nsid = RIG_NS, .nblocks = niov, .iov = iov, .niov = niov };
+		struct nvmfr_io io = { .op = NVMFR_OP_READ,
+				       .flags = NVMFR_IO_VEC,
+				       .nsid = RIG_NS,
+				       .nblocks = niov,
+				       .iov = iov,
+				       .niov = niov };
 
 		cr_assert_not_null(iov);
 		for (uint64_t k = 0; k < niov; k++)

@@ -10,9 +10,9 @@
 #include "base/err.h"
 #include "base/util.h"
 
-#define SECONDS 30           /* a loop that does not end is a failure, not a hang */
+#define SECONDS 30 /* a loop that does not end is a failure, not a hang */
 
-/* ---- responses -------------------------------------------------------------------------------- */
+/* ---- responses ------------------------------------------------------------------------------- */
 
 Test(queue_answer, success_and_its_fields)
 {
@@ -32,7 +32,9 @@ Test(queue_answer, success_and_its_fields)
 	rig_down(&rig);
 }
 
-/* NVMe Base, CQE dword 3: bits 31:17 are the status, bit 16 the phase tag, reserved over fabrics. */
+/*
+ * NVMe Base, CQE dword 3: bits 31:17 are the status, bit 16 the phase tag, reserved over fabrics.
+ */
 Test(queue_answer, status_is_fifteen_bits_beside_the_phase_tag)
 {
 	static const uint16_t statuses[] = { 0x0001, 0x0080, 0x0281, 0x4002, 0x7fff };
@@ -44,10 +46,11 @@ Test(queue_answer, status_is_fifteen_bits_beside_the_phase_tag)
 
 			rig_up(&rig, NULL);
 			cr_assert_eq(rig_read(&rig, 0, 1, 7), 0);
-			scripted_answer_dword(rig.s, (uint32_t)statuses[i] << 17 | phase << 16 | 0x1000, 3);
+			scripted_answer_dword(
+				rig.s, (uint32_t)statuses[i] << 17 | phase << 16 | 0x1000, 3);
 			cr_assert_eq(nvmfr__qpair_poll(rig.qp, &cpl, 1), 1);
-			cr_expect(cpl.result == -EREMOTEIO && cpl.status == statuses[i], "0x%04x phase %u", statuses[i],
-				  phase);
+			cr_expect(cpl.result == -EREMOTEIO && cpl.status == statuses[i],
+				  "0x%04x phase %u", statuses[i], phase);
 			cr_expect(cpl.user_data == 7 && cpl.cqe_result == 3);
 			cr_expect_eq(rig_read(&rig, 0, 1, 8), 0, "the queue goes on");
 			rig_down(&rig);
@@ -63,7 +66,8 @@ Test(queue_answer, a_set_phase_tag_alone_is_a_success)
 	rig_up(&rig, NULL);
 	for (uint32_t i = 0; i < 40; i++) {
 		cr_assert_eq(rig_read(&rig, 0, 1, i), 0);
-		scripted_answer_dword(rig.s, UINT32_C(0x10000) | scripted_cid(scripted_last(rig.s, 0)), 0);
+		scripted_answer_dword(rig.s,
+				      UINT32_C(0x10000) | scripted_cid(scripted_last(rig.s, 0)), 0);
 		scripted_sends_signaled(rig.s);
 		cr_assert_eq(nvmfr__qpair_poll(rig.qp, &cpl, 1), 1);
 		cr_expect(cpl.user_data == i && cpl.result == 0 && cpl.status == 0);
@@ -84,11 +88,12 @@ Test(queue_answer, out_of_order)
 		scripted_answer(rig.s, (uint16_t)(0x1000 + order[i]), order[i] & 1, 0);
 	cr_assert_eq(nvmfr__qpair_poll(rig.qp, cpls, 8), 8);
 	for (size_t i = 0; i < ARRAY_SIZE(order); i++)
-		cr_expect(cpls[i].user_data == order[i] && cpls[i].status == (order[i] & 1), "%zu", i);
+		cr_expect(cpls[i].user_data == order[i] && cpls[i].status == (order[i] & 1), "%zu",
+			  i);
 	rig_down(&rig);
 }
 
-/* ---- poll ------------------------------------------------------------------------------------- */
+/* ---- poll ------------------------------------------------------------------------------------ */
 
 Test(queue_poll, max_is_kept_and_nothing_is_lost)
 {
@@ -101,7 +106,8 @@ Test(queue_poll, max_is_kept_and_nothing_is_lost)
 	scripted_answer_all(rig.s);
 	memset(cpls, 0x77, sizeof(cpls));
 	for (uint32_t i = 0; i < 8; i++) {
-		cr_expect_eq(nvmfr__qpair_poll(rig.qp, &cpls[i], 1), 1, "with max 1 the %u. time", i + 1);
+		cr_expect_eq(nvmfr__qpair_poll(rig.qp, &cpls[i], 1), 1, "with max 1 the %u. time",
+			     i + 1);
 		cr_expect(cpls[i].user_data == i && cpls[i + 1].user_data == 0x7777777777777777);
 	}
 	cr_expect_eq(nvmfr__qpair_poll(rig.qp, cpls, 1), 0);
@@ -129,7 +135,7 @@ Test(queue_poll, goes_on_while_the_fabric_has_more)
 	rig_down(&rig);
 }
 
-/* ---- a peer that breaks the rules ------------------------------------------------------------------ */
+/* ---- a peer that breaks the rules ------------------------------------------------------------ */
 
 struct cid_case {
 	const char *name;
@@ -138,9 +144,10 @@ struct cid_case {
 };
 
 /*
- * Depth 5, so a table of 8. Slot 0 is free after three rounds, slot 1 is in flight in its third, slot 2 in
- * its first, slots 3 and 4 were never used.
+ * Depth 5, so a table of 8. Slot 0 is free after three rounds, slot 1 is in flight in its third,
+ * slot 2 in its first, slots 3 and 4 were never used.
  */
+/* clang-format off */
 static const struct cid_case bad_cids[] = {
 	{ "the same answer twice", 0x3000, "duplicate" },
 	{ "an older generation of a free slot", 0x2000, "stale" },
@@ -156,6 +163,7 @@ static const struct cid_case bad_cids[] = {
 	{ "ffff", 0xffff, "never issued" },
 	{ "zero", 0x0000, "0x0000" },
 };
+/* clang-format on */
 
 static void prepare(struct rig *rig)
 {
@@ -182,9 +190,11 @@ static void expect_broken(struct rig *rig, const struct cid_case *c)
 
 	snprintf(hex, sizeof(hex), "0x%04x", c->cid);
 	cr_expect(rig->qp->broken && rig->qp->err == -EPROTO, "%s", c->name);
-	cr_expect(rig_service_rung(rig) && link->fault == -EPROTO, "%s: the service must know", c->name);
+	cr_expect(rig_service_rung(rig) && link->fault == -EPROTO, "%s: the service must know",
+		  c->name);
 	cr_expect_not_null(strstr(link->fault_text, hex), "%s: %s", c->name, link->fault_text);
-	cr_expect_not_null(strstr(link->fault_text, c->sentence), "%s: %s", c->name, link->fault_text);
+	cr_expect_not_null(strstr(link->fault_text, c->sentence), "%s: %s", c->name,
+			   link->fault_text);
 	cr_expect_eq(rig_read(rig, 0, 1, 0), -ENOTCONN, "%s", c->name);
 	cr_expect_not_null(strstr(nvmfr__err_get(), hex), "%s: %s", c->name, nvmfr__err_get());
 }
@@ -204,12 +214,15 @@ static void bad_answer(const struct cid_case *c, uint32_t status, unsigned int m
 	cr_expect(cpls[0].user_data == 22 && cpls[0].result == 0, "%s", c->name);
 	cr_expect_eq(nvmfr__qpair_poll(rig.qp, cpls, max), 0, "%s", c->name);
 	expect_broken(&rig, c);
-	cr_expect_eq(nvmfr__qpair_poll(rig.qp, cpls, max), 0, "%s: not before the service let go", c->name);
+	cr_expect_eq(nvmfr__qpair_poll(rig.qp, cpls, max), 0, "%s: not before the service let go",
+		     c->name);
 	rig_lose(&rig, -ENOTCONN, "later and less telling");
 	cr_expect_eq(rig_drain(&rig, cpls, 6, max, &n), -ENOTCONN, "%s", c->name);
-	cr_expect(n == 1 && cpls[0].user_data == 21 && cpls[0].result == -ECONNABORTED, "%s: %u", c->name, n);
+	cr_expect(n == 1 && cpls[0].user_data == 21 && cpls[0].result == -ECONNABORTED, "%s: %u",
+		  c->name, n);
 	cr_expect(cpls[0].status == 0 && cpls[0].cqe_result == 0 && cpls[0].qpair_data == RIG_TAG);
-	cr_expect_not_null(strstr(nvmfr__err_get(), "CID"), "the first reason stays: %s", nvmfr__err_get());
+	cr_expect_not_null(strstr(nvmfr__err_get(), "CID"), "the first reason stays: %s",
+			   nvmfr__err_get());
 	cr_expect_eq(rig.s->stops, 1u);
 	rig_down(&rig);
 }
@@ -239,12 +252,14 @@ Test(queue_peer, one_flipped_bit_is_enough, .timeout = SECONDS)
 	}
 }
 
-/* ---- the fabric fails ------------------------------------------------------------------------------ */
+/* ---- the fabric fails ------------------------------------------------------------------------ */
 
 /* Depth 8: five answers of which one is an error, then the end. */
 static void fabric_fails(unsigned int max)
 {
-	static const int32_t results[] = { 0, 0, -EREMOTEIO, 0, 0, -ECONNABORTED, -ECONNABORTED, -ECONNABORTED };
+	static const int32_t results[] = {
+		0, 0, -EREMOTEIO, 0, 0, -ECONNABORTED, -ECONNABORTED, -ECONNABORTED
+	};
 	bool seen[8] = { false };
 	struct nvmfr_completion cpls[20];
 	unsigned int n = 0;
@@ -311,7 +326,11 @@ static void post_fails(uint32_t room, uint32_t answers, bool split)
 	rig_up(&rig, &(struct rig_opts){ .max_xfer_bytes = 1024 });
 	for (size_t i = 0; i < 8; i++)
 		ios[i] = (struct nvmfr_io){
-			.op = NVMFR_OP_READ, .nsid = RIG_NS, .nblocks = split && i == 2 ? 7 : 1, .buf = &rig.buf, .user_data = i,
+			.op = NVMFR_OP_READ,
+			.nsid = RIG_NS,
+			.nblocks = split && i == 2 ? 7 : 1,
+			.buf = &rig.buf,
+			.user_data = i,
 		};
 	rig.s->send_room = room;
 	got = nvmfr__qpair_submit(rig.qp, ios, 8);
@@ -328,7 +347,8 @@ static void post_fails(uint32_t room, uint32_t answers, bool split)
 	for (unsigned int i = 0; i < accepted; i++) {
 		cr_assert(cpls[i].user_data < accepted && !seen[cpls[i].user_data]);
 		seen[cpls[i].user_data] = true;
-		cr_expect(cpls[i].result == (i < (unsigned int)got ? 0 : -ECONNABORTED), "room %u: %u", room, i);
+		cr_expect(cpls[i].result == (i < (unsigned int)got ? 0 : -ECONNABORTED),
+			  "room %u: %u", room, i);
 	}
 	rig_down(&rig);
 }
@@ -384,7 +404,8 @@ Test(queue_loss, the_service_says_so)
 	for (unsigned int i = 2; i < 6; i++)
 		cr_expect_eq(cpls[i].result, -ECONNABORTED);
 	cr_expect_str_eq(nvmfr__err_get(), "the service's sentence");
-	cr_expect(rig.s->stops == 1 && rig.qp->link.state == LINK_CLOSED, "the endpoint is the service's again");
+	cr_expect(rig.s->stops == 1 && rig.qp->link.state == LINK_CLOSED,
+		  "the endpoint is the service's again");
 	cr_expect_eq(nvmfr__qpair_poll(rig.qp, cpls, 1), -ENOTCONN, "for good");
 	rig_down(&rig);
 }
@@ -411,7 +432,7 @@ Test(queue_loss, the_peer_s_last_words_are_checked_too, .timeout = SECONDS)
 	rig_down(&rig);
 }
 
-/* ---- time ------------------------------------------------------------------------------------------ */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 Test(queue_timeout, a_command_over_its_time_ends_it, .timeout = SECONDS)
 {
@@ -429,7 +450,8 @@ Test(queue_timeout, a_command_over_its_time_ends_it, .timeout = SECONDS)
 	atomic_store(&rig.tick, 7);
 	cr_expect_eq(nvmfr__qpair_poll(rig.qp, cpls, 4), 0);
 	cr_expect_eq(rig.qp->link.fault, -ETIMEDOUT);
-	cr_expect_not_null(strstr(rig.qp->link.fault_text, "1 command unanswered"), "%s", rig.qp->link.fault_text);
+	cr_expect_not_null(strstr(rig.qp->link.fault_text, "1 command unanswered"), "%s",
+			   rig.qp->link.fault_text);
 	rig_lose(&rig, -ETIMEDOUT, "gone");
 	cr_expect_eq(rig_drain(&rig, cpls, 4, 4, &n), -ENOTCONN);
 	cr_assert_eq(n, 2u);
@@ -450,7 +472,8 @@ Test(queue_timeout, an_answer_after_all_counts, .timeout = SECONDS)
 	cr_assert_eq(rig_read(&rig, 0, 1, 2), 0);
 	atomic_store(&rig.tick, 7);
 	cr_expect_eq(nvmfr__qpair_poll(rig.qp, cpls, 4), 0);
-	cr_expect_not_null(strstr(rig.qp->link.fault_text, "2 commands unanswered"), "%s", rig.qp->link.fault_text);
+	cr_expect_not_null(strstr(rig.qp->link.fault_text, "2 commands unanswered"), "%s",
+			   rig.qp->link.fault_text);
 	scripted_answer(rig.s, 0x1001, 0x80, 0);
 	rig_lose(&rig, -ETIMEDOUT, "gone");
 	cr_expect_eq(rig_drain(&rig, cpls, 4, 4, &n), -ENOTCONN);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The queue floor against a model that knows nothing of slots, rings or backlogs: an I/O is a range of
- * blocks, commands must name it from front to back, and it ends once, by the lowest block that failed.
+ * The queue floor against a model that knows nothing of slots, rings or backlogs: an I/O is a range
+ * of blocks, commands must name it from front to back, and it ends once, by the lowest block that
+ * failed.
  *
  * Submits, answers, ends of SENDs, polls and losses come at random. NVMFR_SEED repeats a run.
  */
@@ -20,27 +21,27 @@
 #include "base/util.h"
 
 enum {
-	ENOUGH = 1000000,            /* I/Os */
-	EPISODE = 20000,             /* steps with one connection */
-	IDS = 256,                   /* I/Os that may be open; more than any depth here */
+	ENOUGH = 1000000, /* I/Os */
+	EPISODE = 20000, /* steps with one connection */
+	IDS = 256, /* I/Os that may be open; more than any depth here */
 	BATCH = 6,
 	PIECES = 24,
-	ID_SHIFT = 20,               /* an I/O's LBAs are its own: what a command names tells whose it is */
+	ID_SHIFT = 20, /* an I/O's LBAs are its own: what a command names tells whose it is */
 };
 
 struct promise {
 	bool open, carried, vec, fua;
 	uint8_t op;
 	uint64_t user_data;
-	uint64_t nblocks, issued;            /* of them in commands */
+	uint64_t nblocks, issued; /* of them in commands */
 	uint32_t commands, answers;
-	uint64_t fail_lba;                   /* UINT64_MAX: none failed */
+	uint64_t fail_lba; /* UINT64_MAX: none failed */
 	uint16_t status;
-	uint64_t result;                     /* of the last answer */
-	uint64_t offset;                     /* into the buffer */
+	uint64_t result; /* of the last answer */
+	uint64_t offset; /* into the buffer */
 	struct nvmfr_iov iov[PIECES];
-	uint64_t niov, at, skip;             /* what of iov the commands have named */
-	uint32_t sent_as;                    /* carried: which command it is */
+	uint64_t niov, at, skip; /* what of iov the commands have named */
+	uint32_t sent_as; /* carried: which command it is */
 };
 
 struct order {
@@ -55,15 +56,16 @@ static struct model {
 	struct promise promises[IDS];
 	uint32_t free_ids[IDS], free_count;
 	uint32_t flushes[IDS], flush_first, flush_last;
-	uint32_t seen;                       /* commands looked at */
+	uint32_t seen; /* commands looked at */
 	struct order orders[SCRIPTED_SLOTS]; /* by the CID's low bits */
-	bool liar;                           /* the peer sent a CID of its own making */
+	bool liar; /* the peer sent a CID of its own making */
 } m;
 
 #define CHECK(Good) \
 	do { \
 		if (!(Good)) \
-			cr_assert_fail("NVMFR_SEED=%" PRIu64 ", step %" PRIu64 ": not so: %s", m.seed, m.steps, #Good); \
+			cr_assert_fail("NVMFR_SEED=%" PRIu64 ", step %" PRIu64 ": not so: %s", \
+				       m.seed, m.steps, #Good); \
 	} while (0)
 
 static uint32_t pick(uint32_t below)
@@ -72,7 +74,7 @@ static uint32_t pick(uint32_t below)
 	return (uint32_t)(m.random >> 33) % below;
 }
 
-/* ---- what was promised ------------------------------------------------------------------------------------- */
+/* ---- what was promised ----------------------------------------------------------------------- */
 
 static void choose_pieces(struct promise *p)
 {
@@ -84,7 +86,9 @@ static void choose_pieces(struct promise *p)
 
 		if (left < bytes + 512 || p->niov == PIECES - 1)
 			bytes = left;
-		p->iov[p->niov] = (struct nvmfr_iov){ .buf = &m.rig.buf, .offset_bytes = pick(1 << 20), .len_bytes = bytes };
+		p->iov[p->niov] = (struct nvmfr_iov){ .buf = &m.rig.buf,
+						      .offset_bytes = pick(1 << 20),
+						      .len_bytes = bytes };
 		left -= bytes;
 	}
 }
@@ -102,8 +106,8 @@ static uint64_t choose_blocks(uint8_t op)
 
 static struct nvmfr_io propose(uint32_t id)
 {
-	static const uint8_t ops[] = { NVMFR_OP_READ, NVMFR_OP_WRITE, NVMFR_OP_READ, NVMFR_OP_WRITE, NVMFR_OP_FLUSH,
-				       NVMFR_OP_WRITE_ZEROES };
+	static const uint8_t ops[] = { NVMFR_OP_READ,  NVMFR_OP_WRITE, NVMFR_OP_READ,
+				       NVMFR_OP_WRITE, NVMFR_OP_FLUSH, NVMFR_OP_WRITE_ZEROES };
 	struct promise *p = &m.promises[id];
 	struct nvmfr_io io = { .nsid = RIG_NS };
 
@@ -133,7 +137,7 @@ static struct nvmfr_io propose(uint32_t id)
 	return io;
 }
 
-/* ---- what goes out ------------------------------------------------------------------------------------------- */
+/* ---- what goes out --------------------------------------------------------------------------- */
 
 static void check_piece(struct promise *p, const struct decoded *d, uint32_t i)
 {
@@ -168,7 +172,8 @@ static void check_data(struct promise *p, const struct decoded *d, const struct 
 		check_piece(p, d, i);
 	p->carried = cmd->tail.addr != 0;
 	if (p->carried)
-		CHECK(p->op == NVMFR_OP_WRITE && d->bytes <= m.opts.icd_bytes && cmd->tail.lkey == SCRIPTED_LKEY);
+		CHECK(p->op == NVMFR_OP_WRITE && d->bytes <= m.opts.icd_bytes &&
+		      cmd->tail.lkey == SCRIPTED_LKEY);
 	else
 		CHECK(d->pieces[0].rkey == SCRIPTED_RKEY);
 }
@@ -220,7 +225,7 @@ static void submit(void)
 	m.accepted += took;
 }
 
-/* ---- what comes back --------------------------------------------------------------------------------------------- */
+/* ---- what comes back ------------------------------------------------------------------------- */
 
 static void answer(void)
 {
@@ -274,7 +279,8 @@ static void end_promise(const struct nvmfr_completion *cpl, bool lost)
 	if (lost && aborted) {
 		CHECK((!all_answered(p) || m.liar) && cpl->status == 0 && cpl->cqe_result == 0);
 	} else {
-		CHECK(cpl->result == (p->fail_lba == UINT64_MAX ? 0 : -EREMOTEIO) && cpl->status == p->status);
+		CHECK(cpl->result == (p->fail_lba == UINT64_MAX ? 0 : -EREMOTEIO) &&
+		      cpl->status == p->status);
 		CHECK(lost || (all_answered(p) && send_told(p)));
 		CHECK(cpl->cqe_result == told_result(p));
 	}
@@ -302,10 +308,11 @@ static int poll_some(bool lost)
 static void nothing_is_held_back(void)
 {
 	for (uint32_t id = 0; id < IDS; id++)
-		CHECK(!m.promises[id].open || !all_answered(&m.promises[id]) || !send_told(&m.promises[id]));
+		CHECK(!m.promises[id].open || !all_answered(&m.promises[id]) ||
+		      !send_told(&m.promises[id]));
 }
 
-/* ---- one connection ------------------------------------------------------------------------------------------------ */
+/* ---- one connection -------------------------------------------------------------------------- */
 
 static void step(void)
 {
@@ -333,9 +340,7 @@ static void end_somehow(void)
 	struct scripted *s = m.rig.s;
 
 	switch (pick(5)) {
-	case 0:
-		s->bad = true;
-		break;
+	case 0: s->bad = true; break;
 	case 1:
 		m.liar = true;
 		scripted_answer_dword(s, (uint32_t)m.random, 0);
@@ -345,11 +350,8 @@ static void end_somehow(void)
 		submit();
 		look_at_new();
 		break;
-	case 3:
-		atomic_store(&m.rig.tick, 1000);
-		break;
-	default:
-		break;
+	case 3: atomic_store(&m.rig.tick, 1000); break;
+	default: break;
 	}
 	for (uint32_t n = pick(8); n; n--)
 		answer();

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The queue floor on the scripted fabric: I/Os that several commands carry, and I/Os of several pieces. */
+/*
+ * The queue floor on the scripted fabric: I/Os that several commands carry, and I/Os of several
+ * pieces.
+ */
 #include "decode.h"
 #include "scripted.h"
 #include "testing.h"
@@ -12,8 +15,8 @@
 #include "base/util.h"
 
 #define SECONDS 60
-#define KIB UINT64_C(1024)
-#define MIB (KIB * KIB)
+#define KIB	UINT64_C(1024)
+#define MIB	(KIB * KIB)
 
 static struct decoded decode_at(const struct rig *rig, uint32_t i)
 {
@@ -36,23 +39,29 @@ static int poll_all(struct rig *rig, struct nvmfr_completion *cpls, unsigned int
 	return n;
 }
 
-static struct nvmfr_io io_of(struct rig *rig, uint8_t op, uint64_t lba, uint64_t nblocks, uint64_t user_data)
+static struct nvmfr_io io_of(struct rig *rig, uint8_t op, uint64_t lba, uint64_t nblocks,
+			     uint64_t user_data)
 {
 	return (struct nvmfr_io){
-		.op = op, .nsid = RIG_NS, .lba = lba, .nblocks = nblocks, .buf = op == NVMFR_OP_WRITE_ZEROES ? NULL : &rig->buf,
+		.op = op,
+		.nsid = RIG_NS,
+		.lba = lba,
+		.nblocks = nblocks,
+		.buf = op == NVMFR_OP_WRITE_ZEROES ? NULL : &rig->buf,
 		.user_data = user_data,
 	};
 }
 
-/* ---- limits ------------------------------------------------------------------------------------------ */
+/* ---- limits ---------------------------------------------------------------------------------- */
 
 struct split_case {
 	const char *name;
 	uint8_t op;
 	uint64_t max_xfer_bytes, zeroes_bytes, nblocks;
-	uint32_t commands, first, last;      /* blocks of the first and the last command */
+	uint32_t commands, first, last; /* blocks of the first and the last command */
 };
 
+/* clang-format off */
 static const struct split_case splits[] = {
 	{ "as much as one takes", NVMFR_OP_READ, 4096, 0, 8, 1, 8, 8 },
 	{ "a block more", NVMFR_OP_READ, 4096, 0, 9, 2, 8, 1 },
@@ -63,8 +72,10 @@ static const struct split_case splits[] = {
 	{ "zeroes: 65,536 blocks", NVMFR_OP_WRITE_ZEROES, 4096, 0, 65536, 1, 65536, 65536 },
 	{ "zeroes: a block more", NVMFR_OP_WRITE_ZEROES, 4096, 0, 65537, 2, 65536, 1 },
 	{ "zeroes: WZSL of 8 KiB, not MDTS", NVMFR_OP_WRITE_ZEROES, 4096, 8192, 40, 3, 16, 8 },
-	{ "zeroes: WZSL beyond NLB", NVMFR_OP_WRITE_ZEROES, 4096, 64 * MIB, 131072, 2, 65536, 65536 },
+	{ "zeroes: WZSL beyond NLB", NVMFR_OP_WRITE_ZEROES, 4096, 64 * MIB, 131072, 2, 65536,
+	  65536 },
 };
+/* clang-format on */
 
 static void check_split(const struct split_case *c, bool fua)
 {
@@ -73,7 +84,8 @@ static void check_split(const struct split_case *c, bool fua)
 	struct nvmfr_io io;
 	struct rig rig;
 
-	rig_up(&rig, &(struct rig_opts){ .max_xfer_bytes = c->max_xfer_bytes, .zeroes_bytes = c->zeroes_bytes });
+	rig_up(&rig, &(struct rig_opts){ .max_xfer_bytes = c->max_xfer_bytes,
+					 .zeroes_bytes = c->zeroes_bytes });
 	io = io_of(&rig, c->op, lba, c->nblocks, 42);
 	io.flags = fua ? NVMFR_IO_FUA : 0;
 	cr_assert_eq(nvmfr__qpair_submit(rig.qp, &io, 1), 1, "%s: %s", c->name, nvmfr__err_get());
@@ -81,12 +93,15 @@ static void check_split(const struct split_case *c, bool fua)
 	for (uint32_t i = 0; i < c->commands; i++) {
 		struct decoded d = decode_at(&rig, i);
 
-		cr_expect(d.opcode == c->op && d.lba == lba && d.fua == fua, "%s: command %u", c->name, i);
+		cr_expect(d.opcode == c->op && d.lba == lba && d.fua == fua, "%s: command %u",
+			  c->name, i);
 		if (c->op == NVMFR_OP_WRITE_ZEROES)
 			cr_expect(d.bytes == 0 && d.count == 1, "%s: no data", c->name);
 		else
-			cr_expect(d.count == 1 && d.bytes == 512 * d.blocks && d.pieces[0].rkey == SCRIPTED_RKEY &&
-				  d.pieces[0].addr == RIG_ADDR + (lba - 1000) * 512, "%s: command %u", c->name, i);
+			cr_expect(d.count == 1 && d.bytes == 512 * d.blocks &&
+					  d.pieces[0].rkey == SCRIPTED_RKEY &&
+					  d.pieces[0].addr == RIG_ADDR + (lba - 1000) * 512,
+				  "%s: command %u", c->name, i);
 		lba += d.blocks;
 		cr_expect_eq(poll_all(&rig, cpls, 2), 0, "%s", c->name);
 		answer(&rig, i, 0);
@@ -95,7 +110,8 @@ static void check_split(const struct split_case *c, bool fua)
 	cr_expect_eq(decode_at(&rig, 0).blocks, c->first, "%s", c->name);
 	cr_expect_eq(decode_at(&rig, c->commands - 1).blocks, c->last, "%s", c->name);
 	cr_assert_eq(poll_all(&rig, cpls, 2), 1, "%s: one completion", c->name);
-	cr_expect(cpls[0].user_data == 42 && cpls[0].result == 0 && cpls[0].status == 0 && cpls[0].qpair_data == RIG_TAG);
+	cr_expect(cpls[0].user_data == 42 && cpls[0].result == 0 && cpls[0].status == 0 &&
+		  cpls[0].qpair_data == RIG_TAG);
 	cr_expect_eq(cpls[0].cqe_result, c->commands == 1 ? 0xabcu : 0u, "%s", c->name);
 	rig_down(&rig);
 }
@@ -108,7 +124,9 @@ Test(queue_split, limits)
 	}
 }
 
-/* 64 KiB blocks exist, and so does MDTS 1. One command's limit must never be turned into NLB FFFFh. */
+/*
+ * 64 KiB blocks exist, and so does MDTS 1. One command's limit must never be turned into NLB FFFFh.
+ */
 Test(queue_split, blocks_larger_than_a_command, .timeout = 10)
 {
 	struct nvmfr_iov iov = { .len_bytes = 4096 };
@@ -117,7 +135,8 @@ Test(queue_split, blocks_larger_than_a_command, .timeout = 10)
 	rig_up(&rig, &(struct rig_opts){ .max_xfer_bytes = 2048, .zeroes_bytes = 2048 });
 	iov.buf = &rig.buf;
 	for (unsigned int i = 0; i < 3; i++) {
-		struct nvmfr_io io = io_of(&rig, i == 2 ? NVMFR_OP_WRITE_ZEROES : NVMFR_OP_READ, 0, 1, 1);
+		struct nvmfr_io io =
+			io_of(&rig, i == 2 ? NVMFR_OP_WRITE_ZEROES : NVMFR_OP_READ, 0, 1, 1);
 
 		io.nsid = RIG_NS_4K;
 		if (i == 1) {
@@ -131,7 +150,7 @@ Test(queue_split, blocks_larger_than_a_command, .timeout = 10)
 	rig_down(&rig);
 }
 
-/* ---- order and backlog --------------------------------------------------------------------------------- */
+/* ---- order and backlog ----------------------------------------------------------------------- */
 
 /* Depth 4 and 6 + 3 commands: what does not fit is issued from poll, one I/O after the other. */
 Test(queue_split, the_backlog_keeps_its_order)
@@ -159,7 +178,8 @@ Test(queue_split, the_backlog_keeps_its_order)
 	cr_expect_eq(taken_at, 3u, "once the first one's last command is out and a slot is free");
 	cr_assert_eq(rig.s->sent, 9u);
 	for (uint32_t i = 0; i < 9; i++)
-		cr_expect_eq(decode_at(&rig, i).lba, i < 6 ? 2 * i : 100 + 2 * (i - 6), "command %u", i);
+		cr_expect_eq(decode_at(&rig, i).lba, i < 6 ? 2 * i : 100 + 2 * (i - 6),
+			     "command %u", i);
 	rig_down(&rig);
 }
 
@@ -176,7 +196,10 @@ Test(queue_split, one_doorbell)
 	rig_down(&rig);
 }
 
-/* poll with max = 1: a child's answer alone is no completion, and 0 would say that nothing is there. */
+/*
+ * poll with max = 1: a child's answer alone is no completion, and 0 would say that nothing is
+ * there.
+ */
 Test(queue_split, poll_with_max_1_looks_behind_children)
 {
 	struct nvmfr_completion cpl;
@@ -215,7 +238,8 @@ Test(queue_split, arm_says_poll_again_when_the_backlog_can_go_on)
 	}
 	scripted_answer_all(rig.s);
 	cr_assert_eq(poll_all(&rig, &cpl, 1), 0);
-	cr_expect(rig.s->outstanding == 0 && rig.s->sent == 32, "no SEND is done, no position is free");
+	cr_expect(rig.s->outstanding == 0 && rig.s->sent == 32,
+		  "no SEND is done, no position is free");
 	cr_expect_eq(nvmfr__qpair_arm(rig.qp), 0);
 	scripted_sends_signaled(rig.s);
 	cr_expect_eq(nvmfr__qpair_arm(rig.qp), 1);
@@ -227,15 +251,19 @@ Test(queue_split, arm_says_poll_again_when_the_backlog_can_go_on)
 	rig_down(&rig);
 }
 
-/* ---- failures --------------------------------------------------------------------------------------------- */
+/* ---- failures -------------------------------------------------------------------------------- */
 
-/* Five commands, statuses by command, answered in the order given: the lowest failing LBA is reported. */
+/*
+ * Five commands, statuses by command, answered in the order given: the lowest failing LBA is
+ * reported.
+ */
 struct fail_case {
 	uint16_t status[5];
 	uint32_t order[5];
 	uint16_t want;
 };
 
+/* clang-format off */
 static const struct fail_case fails[] = {
 	{ { 0, 0, 0, 0, 0 }, { 4, 3, 2, 1, 0 }, 0 },
 	{ { 0, 0, 0x80, 0, 0 }, { 0, 1, 2, 3, 4 }, 0x80 },
@@ -244,6 +272,7 @@ static const struct fail_case fails[] = {
 	{ { 0x80, 0x81, 0x82, 0x83, 0x84 }, { 2, 4, 0, 3, 1 }, 0x80 },
 	{ { 0, 0, 0, 0, 0x84 }, { 4, 0, 1, 2, 3 }, 0x84 },
 };
+/* clang-format on */
 
 Test(queue_split, the_lowest_failing_lba_is_told)
 {
@@ -256,11 +285,13 @@ Test(queue_split, the_lowest_failing_lba_is_told)
 		io = io_of(&rig, NVMFR_OP_READ, 0, 10, i);
 		cr_assert_eq(nvmfr__qpair_submit(rig.qp, &io, 1), 1);
 		for (uint32_t k = 0; k < 5; k++) {
-			cr_expect_eq(poll_all(&rig, &cpl, 1), 0, "case %zu: not before the last answer", i);
+			cr_expect_eq(poll_all(&rig, &cpl, 1), 0,
+				     "case %zu: not before the last answer", i);
 			answer(&rig, fails[i].order[k], fails[i].status[fails[i].order[k]]);
 		}
 		cr_assert_eq(poll_all(&rig, &cpl, 1), 1, "case %zu", i);
-		cr_expect(cpl.user_data == i && cpl.status == fails[i].want, "case %zu: 0x%x", i, cpl.status);
+		cr_expect(cpl.user_data == i && cpl.status == fails[i].want, "case %zu: 0x%x", i,
+			  cpl.status);
 		cr_expect_eq(cpl.result, fails[i].want ? -EREMOTEIO : 0, "case %zu", i);
 		cr_expect_eq(cpl.cqe_result, 0u);
 		rig_down(&rig);
@@ -335,7 +366,7 @@ Test(queue_split, last_answers_finish_it, .timeout = SECONDS)
 	rig_down(&rig);
 }
 
-/* ---- memory in several MRs ------------------------------------------------------------------------------- */
+/* ---- memory in several MRs ------------------------------------------------------------------- */
 
 /* Each descriptor lies in the MR of its key, together they are the I/O's bytes in order. */
 static uint64_t check_mrs(const struct rig *rig, const struct decoded *d, uint64_t addr)
@@ -362,9 +393,15 @@ static void across_seams(uint64_t offset, uint32_t max_descriptors, uint64_t max
 	uint32_t seen = 0;
 	struct rig rig;
 
-	rig_up(&rig, &(struct rig_opts){ .max_mr_bytes = 3 * MIB, .max_xfer_bytes = max_xfer, .max_descriptors = max_descriptors });
+	rig_up(&rig, &(struct rig_opts){ .max_mr_bytes = 3 * MIB,
+					 .max_xfer_bytes = max_xfer,
+					 .max_descriptors = max_descriptors });
 	buf = rig_buffer(&rig, RIG_ADDR, 9 * MIB, FAB_ACCESS_TARGET);
-	io = (struct nvmfr_io){ .op = NVMFR_OP_READ, .nsid = RIG_NS, .nblocks = nblocks, .buf = &buf, .offset_bytes = offset };
+	io = (struct nvmfr_io){ .op = NVMFR_OP_READ,
+				.nsid = RIG_NS,
+				.nblocks = nblocks,
+				.buf = &buf,
+				.offset_bytes = offset };
 	cr_assert_eq(nvmfr__qpair_submit(rig.qp, &io, 1), 1, "%s", nvmfr__err_get());
 	do {
 		for (; seen < rig.s->sent; seen++) {
@@ -385,7 +422,8 @@ static void across_seams(uint64_t offset, uint32_t max_descriptors, uint64_t max
 
 Test(queue_split, seams)
 {
-	static const uint64_t offsets[] = { 0, 1, 511, 2 * MIB - 3, 2 * MIB + 5, 3 * MIB - 1, 6 * MIB + 77 };
+	static const uint64_t offsets[] = { 0,		 1,	      511,	   2 * MIB - 3,
+					    2 * MIB + 5, 3 * MIB - 1, 6 * MIB + 77 };
 
 	for (size_t i = 0; i < ARRAY_SIZE(offsets); i++) {
 		across_seams(offsets[i], 1, 512);

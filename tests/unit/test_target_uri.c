@@ -21,12 +21,13 @@ static int parse(const char *uri, struct target *out)
 	return nvmfr__target_parse(&opts, out);
 }
 
-/* ---- RDMA --------------------------------------------------------------------------------------------------- */
+/* ---- RDMA ------------------------------------------------------------------------------------ */
 
 struct rdma_case {
 	const char *uri, *traddr, *trsvcid, *subnqn;
 };
 
+/* clang-format off */
 static const struct rdma_case rdma[] = {
 	{ "nvmf+rdma://192.168.1.2/" NQN, "192.168.1.2", "4420", NQN },
 	{ "nvmf+rdma://192.168.1.2:4421/" NQN, "192.168.1.2", "4421", NQN },
@@ -43,6 +44,7 @@ static const struct rdma_case rdma[] = {
 	{ "nvmf+rdma://h/a:b/c?d=%20", "h", "4420", "a:b/c?d=%20" },
 	{ "nvmf+rdma://h/" REPEAT_223("q"), "h", "4420", REPEAT_223("q") },
 };
+/* clang-format on */
 
 Test(target_uri, rdma)
 {
@@ -58,7 +60,7 @@ Test(target_uri, rdma)
 	}
 }
 
-/* ---- soft --------------------------------------------------------------------------------------------------- */
+/* ---- soft ------------------------------------------------------------------------------------ */
 
 struct soft_case {
 	const char *uri, *name, *path, *subnqn;
@@ -69,6 +71,7 @@ struct soft_case {
 
 #define SOFT "nvmf+soft:"
 
+/* clang-format off */
 static const struct soft_case soft[] = {
 	{ SOFT, "", "", "", 0, 512, false },
 	{ SOFT "//", "", "", "", 0, 512, false },
@@ -89,9 +92,11 @@ static const struct soft_case soft[] = {
 	{ SOFT "//name/", "name", "", "", 0, 512, false },
 	{ SOFT "//name/" NQN, "name", "", NQN, 0, 512, false },
 	{ SOFT "//name/a/b", "name", "", "a/b", 0, 512, false },
-	{ SOFT "//" REPEAT_32("n") REPEAT_16("n") REPEAT_15("n"), REPEAT_32("n") REPEAT_16("n") REPEAT_15("n"), "", "", 0, 512,
+	{ SOFT "//" REPEAT_32("n") REPEAT_16("n") REPEAT_15("n"),
+	  REPEAT_32("n") REPEAT_16("n") REPEAT_15("n"), "", "", 0, 512,
 	  false },
 };
+/* clang-format on */
 
 Test(target_uri, soft)
 {
@@ -110,13 +115,14 @@ Test(target_uri, soft)
 	}
 }
 
-/* ---- nonsense: the sentence quotes what is wrong ---------------------------------------------------------------- */
+/* ---- nonsense: the sentence quotes what is wrong --------------------------------------------- */
 
 struct bad_case {
 	const char *uri, *sentence;
 };
 
 #define R "nvmf+rdma://"
+/* clang-format off */
 static const struct bad_case bad[] = {
 	{ "", "URI ''" },
 	{ "http://h/x", "'http://h/x'" },
@@ -183,6 +189,7 @@ static const struct bad_case bad[] = {
 	{ SOFT "a%2g", "'a%2g'" },
 	{ SOFT "a%00b", "'a%00b'" },
 };
+/* clang-format on */
 
 Test(target_uri, nonsense)
 {
@@ -190,7 +197,8 @@ Test(target_uri, nonsense)
 		struct target t;
 
 		cr_expect_eq(parse(bad[i].uri, &t), -EINVAL, "'%s'", bad[i].uri);
-		cr_expect_not_null(strstr(nvmfr__err_get(), bad[i].sentence), "'%s': %s", bad[i].uri, nvmfr__err_get());
+		cr_expect_not_null(strstr(nvmfr__err_get(), bad[i].sentence), "'%s': %s",
+				   bad[i].uri, nvmfr__err_get());
 	}
 }
 
@@ -203,11 +211,12 @@ Test(target_uri, paths_of_any_length)
 		memset(uri, 'p', length);
 		memcpy(uri, SOFT, strlen(SOFT));
 		uri[length] = '\0';
-		cr_expect_eq(parse(uri, &t), length - strlen(SOFT) < sizeof(t.path) ? 0 : -EINVAL, "%zu bytes", length);
+		cr_expect_eq(parse(uri, &t), length - strlen(SOFT) < sizeof(t.path) ? 0 : -EINVAL,
+			     "%zu bytes", length);
 	}
 }
 
-/* ---- the fields ------------------------------------------------------------------------------------------------- */
+/* ---- the fields ------------------------------------------------------------------------------ */
 
 static int parse_fields(struct nvmfr_ctrl_opts opts, struct target *out)
 {
@@ -215,7 +224,8 @@ static int parse_fields(struct nvmfr_ctrl_opts opts, struct target *out)
 	return nvmfr__target_parse(&opts, out);
 }
 
-#define FIELDS(...) ((struct nvmfr_ctrl_opts){ .size = sizeof(struct nvmfr_ctrl_opts), __VA_ARGS__ })
+#define FIELDS(...) \
+	((struct nvmfr_ctrl_opts){ .size = sizeof(struct nvmfr_ctrl_opts), __VA_ARGS__ })
 
 Test(target_fields, good)
 {
@@ -224,12 +234,15 @@ Test(target_fields, good)
 	cr_assert_eq(parse_fields(FIELDS(.traddr = "fe80::1%ib0", .subnqn = NQN), &t), 0);
 	cr_expect_str_eq(t.traddr, "fe80::1%ib0");
 	cr_expect_str_eq(t.trsvcid, "4420");
-	cr_assert_eq(parse_fields(FIELDS(.traddr = "10.0.0.1", .trsvcid = "1234", .subnqn = NQN, .host_traddr = "10.0.0.2"), &t),
+	cr_assert_eq(parse_fields(FIELDS(.traddr = "10.0.0.1", .trsvcid = "1234", .subnqn = NQN,
+					 .host_traddr = "10.0.0.2"),
+				  &t),
 		     0);
 	cr_expect_str_eq(t.trsvcid, "1234");
 	cr_expect_str_eq(t.host_traddr, "10.0.0.2");
 	cr_expect_str_eq(t.subnqn, NQN);
-	cr_assert_eq(parse_fields(FIELDS(.uri = R "h/" NQN, .host_traddr = "10.0.0.2"), &t), 0, "a local address goes with a URI");
+	cr_assert_eq(parse_fields(FIELDS(.uri = R "h/" NQN, .host_traddr = "10.0.0.2"), &t), 0,
+		     "a local address goes with a URI");
 	cr_expect_str_eq(t.host_traddr, "10.0.0.2");
 }
 
@@ -259,11 +272,12 @@ Test(target_fields, bad)
 		struct target t;
 
 		cr_expect_eq(parse_fields(cases[i].opts, &t), -EINVAL, "case %zu", i);
-		cr_expect_not_null(strstr(nvmfr__err_get(), cases[i].sentence), "case %zu: %s", i, nvmfr__err_get());
+		cr_expect_not_null(strstr(nvmfr__err_get(), cases[i].sentence), "case %zu: %s", i,
+				   nvmfr__err_get());
 	}
 }
 
-/* ---- bytes ------------------------------------------------------------------------------------------------------- */
+/* ---- bytes ----------------------------------------------------------------------------------- */
 
 Test(target_bytes, units)
 {
@@ -271,8 +285,16 @@ Test(target_bytes, units)
 		const char *text;
 		uint64_t bytes;
 	} cases[] = {
-		{ "0", 0 }, { "1", 1 }, { "007", 7 }, { "1k", 1024 }, { "1K", 1024 }, { "3KiB", 3072 }, { "2m", 2 << 20 },
-		{ "1G", 1 << 30 }, { "1t", UINT64_C(1) << 40 }, { "16777215T", UINT64_C(16777215) << 40 },
+		{ "0", 0 },
+		{ "1", 1 },
+		{ "007", 7 },
+		{ "1k", 1024 },
+		{ "1K", 1024 },
+		{ "3KiB", 3072 },
+		{ "2m", 2 << 20 },
+		{ "1G", 1 << 30 },
+		{ "1t", UINT64_C(1) << 40 },
+		{ "16777215T", UINT64_C(16777215) << 40 },
 		{ "18446744073709551615", UINT64_MAX },
 	};
 
