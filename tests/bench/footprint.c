@@ -3,8 +3,8 @@
  * footprint memory [depth] | lines - what a queue pair holds, and what two of them have in common.
  *
  * memory: prints "N bytes a queue pair": what the library itself allocates or maps for one, buffers and
- * the provider's part excluded, and the blocks of the last. lines: runs I/O on one queue pair, then on the other, over one buffer,
- * and fails if both changed one cache line of the library's memory.
+ * the provider's part excluded, and the blocks of the last. lines: runs I/O on one queue pair, then on
+ * the other, over one buffer, and fails if both changed one cache line of the library's memory.
  *
  * The allocator is the C library's with a note in front of every block that libnvmfr.so asked for.
  */
@@ -23,10 +23,16 @@
 
 #include <nvmfr/nvmfr.h>
 
-#define URI "nvmf+rdma://127.0.0.1/nqn.2026-01.null:nullnic"
+#define URI    "nvmf+rdma://127.0.0.1/nqn.2026-01.null:nullnic"
 #define CALLER ((uintptr_t)__builtin_return_address(0))
 
-enum { MAX_BLOCKS = 4096, LINE = 64, PAGE = 4096, HEADER = 8, QPAIRS = 16, DEPTH = 32, IOS = 1000 };
+enum { MAX_BLOCKS = 4096,
+       LINE = 64,
+       PAGE = 4096,
+       HEADER = 8,
+       QPAIRS = 16,
+       DEPTH = 32,
+       IOS = 1000 };
 
 /* ---- the library's blocks --------------------------------------------------------------------- */
 
@@ -352,7 +358,8 @@ static int lines(void)
 	qps[0] = new_qpair(DEPTH);
 	qps[1] = new_qpair(DEPTH);
 	must(nvmfr_buffer_register(host, memory_of_both, sizeof(memory_of_both), NVMFR_ACCESS_BOTH,
-				   &buf), "register");
+				   &buf),
+	     "register");
 	for (unsigned int i = 0; i < nblocks; i++)
 		watch_block(blocks[i]);
 	watch_block(data);

@@ -27,7 +27,11 @@
 
 #define SPAN (UINT64_C(16) << 30)
 
-enum { MAX_DEPTH = 4095, ARRAY = 64, MAX_PIECES = 16, MAX_THREADS = 64, OP_MIXED = -1 };
+enum { MAX_DEPTH = 4095,
+       ARRAY = 64,
+       MAX_PIECES = 16,
+       MAX_THREADS = 64,
+       OP_MIXED = -1 };
 
 static struct {
 	unsigned int depth, batch, pieces, commands, threads;
@@ -77,7 +81,8 @@ static inline uint64_t random_lba(uint64_t *state, uint64_t places, uint64_t nbl
 /* What does not change: each I/O of the queue's depth has a place of its own in the buffer. */
 static void prepare(struct nvmfr_io *io, const struct job *job, unsigned int i)
 {
-	int op = conf.op != OP_MIXED ? conf.op : i % 2 ? NVMFR_OP_WRITE : NVMFR_OP_READ;
+	int op = conf.op != OP_MIXED ? conf.op : i % 2 ? NVMFR_OP_WRITE
+						       : NVMFR_OP_READ;
 
 	*io = (struct nvmfr_io){ .op = (uint8_t)op,
 				 .nsid = 1,

@@ -16,7 +16,9 @@
 
 #include <nvmfr/nvmfr.h>
 
-enum { MAX_ROUNDS = 101, MAX_DEPTH = 128, PIECES_OF_A_ROUND = 8192 };
+enum { MAX_ROUNDS = 101,
+       MAX_DEPTH = 128,
+       PIECES_OF_A_ROUND = 8192 };
 
 static struct {
 	uint64_t bytes, file_bytes;

@@ -23,7 +23,7 @@
 #endif
 
 #ifdef THIS_ARCH
-#define LOAD(Field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, Field))
+#define LOAD(Field)		 BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, Field))
 #define IF_EQUAL(Value, Yes, No) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (Value), (Yes), (No))
 
 /* Left over: exit_group, and write to report_fd. Other threads (the service) go on as they are. */

@@ -18,7 +18,13 @@
 
 #define URI "nvmf+rdma://127.0.0.1/nqn.2026-01.null:nullnic"
 
-enum { BLOCK = 512, WORDS = BLOCK / 8, KIB = 1024, MIB = 1024 * KIB, MAX_PIECES = 16, MAX_DEPTH = 128, CYCLES = 100 };
+enum { BLOCK = 512,
+       WORDS = BLOCK / 8,
+       KIB = 1024,
+       MIB = 1024 * KIB,
+       MAX_PIECES = 16,
+       MAX_DEPTH = 128,
+       CYCLES = 100 };
 
 /* ---- association ------------------------------------------------------------------------------ */
 
@@ -413,8 +419,7 @@ Test(check, overload_in_batches)
 
 	rig_up(&rig, 100, 1024 * BLOCK);
 	for (unsigned int i = 0; i < 200; i++)
-		ios[i] = (struct nvmfr_io){ .op = NVMFR_OP_READ, .nsid = 1, .lba = i, .nblocks = 1,
-					    .buf = rig.buf, .offset_bytes = i * BLOCK, .user_data = i };
+		ios[i] = (struct nvmfr_io){ .op = NVMFR_OP_READ, .nsid = 1, .lba = i, .nblocks = 1, .buf = rig.buf, .offset_bytes = i * BLOCK, .user_data = i };
 	for (unsigned int turn = 0; turn < 200; turn++) {
 		unsigned int n = 0;
 		int taken;

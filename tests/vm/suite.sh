@@ -12,6 +12,7 @@ identify=$build/examples/identify
 copy=$build/examples/copy
 read_=$build/examples/read
 perf=$build/examples/nvmfr-perf
+zerocopy=$build/examples/zerocopy
 vmcheck=$build/tests/vm/vmcheck
 work=/run/suite
 passed=0 failed=0
@@ -162,6 +163,12 @@ random_verify() {
 	[ "$before" = "$after" ] || { echo "retries or RNR: before '$before', after '$after'"; return 1; }
 }
 
+# Counted, and told: this driver enters the kernel at each post.
+zero_copy() {
+	bounded "$zerocopy" --bytes 4194304 "$(uri "$1")" | tee $work/zerocopy
+	grep -q 'enters the kernel at each post' $work/zerocopy
+}
+
 error_cases() { bounded "$vmcheck" errors "$(uri "$1")"; }
 
 perf_run() {
@@ -245,7 +252,9 @@ check 'random write, read, verify with 4 threads, no retry, ram512' random_verif
 check 'random write, read, verify with 4 threads, no retry, ram4096' random_verify ram4096 --zeroes
 # Without Write Zeroes: tmpfs cannot zero a range, and nvmet passes that on.
 check 'random write, read, verify with 4 threads, no retry, file' random_verify file
+check 'several queues from one source address' random_verify ram512 --source $addr4
 check 'the read example' read_example ram4096
+check 'the zero-copy example counts what soft-RoCE costs' zero_copy ram4096
 check 'mistakes get errors, ram512' error_cases ram512
 check 'perf, random reads' perf_run -q 8 -o 4096 -w randread -t 2 -c 2 -r "$(uri ram512)"
 check 'perf, random writes' perf_run -q 8 -o 16384 -w randwrite -t 2 -c 2 -r "$(uri ram4096)"

@@ -63,6 +63,7 @@ static int session_open(struct session *s)
 		return api_fail(err, "host");
 	nvmfr_ctrl_opts_init(&opts, sizeof(opts));
 	opts.uri = s->uri;
+	opts.host_traddr = s->source;
 	opts.ack_timeout = 22;
 	err = nvmfr_connect(s->host, &opts, &s->ctrl);
 	if (!err)
@@ -361,6 +362,7 @@ static int parse(struct session *s, int argc, char **argv)
 		{"ios", required_argument, NULL, 'n'},
 		{"seed", required_argument, NULL, 's'},
 		{"zeroes", no_argument, NULL, 'z'},
+		{"source", required_argument, NULL, 'a'},
 		{NULL, 0, NULL, 0},
 	};
 	int option;
@@ -373,6 +375,8 @@ static int parse(struct session *s, int argc, char **argv)
 			s->ios = (unsigned int)strtoul(optarg, NULL, 0);
 		else if (option == 's')
 			s->seed = strtoull(optarg, NULL, 0);
+		else if (option == 'a')
+			s->source = optarg;
 		else if (option == 'z')
 			s->zeroes = true;
 		else
@@ -401,7 +405,7 @@ int main(int argc, char **argv)
 
 	if (parse(&session, argc, argv) || !choose_work(argv[optind])) {
 		fprintf(stderr, "usage: vmcheck verify|errors|until-lost [--threads N] [--ios N] "
-				"[--seed N] [--zeroes] URI\n");
+				"[--seed N] [--zeroes] [--source ADDRESS] URI\n");
 		return 2;
 	}
 	printf("seed %" PRIu64 "\n", session.seed);

@@ -17,7 +17,7 @@
 #define WAIT_MS	     30000
 
 struct session {
-	const char *uri;
+	const char *uri, *source;       /* source: the local address to come from, or NULL */
 	unsigned int threads, ios;
 	uint64_t seed;
 	bool zeroes;
