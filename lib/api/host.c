@@ -201,10 +201,10 @@ void nvmfr_host_destroy(struct nvmfr_host *host)
 	if (!host)
 		return;
 	if (!nvmfr__host_alive(host)) {
-		/* The parent's objects and descriptors stay alone; a thread that is not here cannot
-		 * be joined. */
-		free(host->log.arg);
-		free(host);
+		/*
+		 * The parent's objects and descriptors stay alone, and a thread that is not here cannot
+		 * be joined. Its handles look at this memory still, in whatever order they go: it stays.
+		 */
 		return;
 	}
 	nvmfr__service_stop(host);

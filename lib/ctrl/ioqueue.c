@@ -417,13 +417,17 @@ static void unlink_entry(struct entry *entry)
 void nvmfr__ioqueue_destroy(struct nvmfr_qpair *qp)
 {
 	struct entry *entry = qp->link.entry;
-	struct nvmfr_ctrl *ctrl = entry->ctrl;
-	struct nvmfr_host *host = ctrl->host;
+	struct nvmfr_ctrl *ctrl;
+	struct nvmfr_host *host;
 
+	/* In a forked child the controller may be gone before its queues. */
 	if (nvmfr__qpair_forked(qp)) {
 		nvmfr__qpair_free(qp);
+		free(entry);
 		return;
 	}
+	ctrl = entry->ctrl;
+	host = ctrl->host;
 	pthread_mutex_lock(&host->lock);
 	unlink_entry(entry);
 	drop_boot(entry);

@@ -52,8 +52,10 @@ int nvmfr__host_fab(struct nvmfr_host *host, bool soft, const struct fab_ops **o
 	*ops = soft ? &nvmfr__fab_soft : &nvmfr__fab_verbs;
 	if (!*place) {
 		err = (*ops)->open(&host->fab, place);
-		if (!err)
-			err = nvmfr__host_watch(host, (*ops)->fd(*place));
+		if (!err && (err = nvmfr__host_watch(host, (*ops)->fd(*place))) != 0) {
+			(*ops)->close(*place);
+			*place = NULL;
+		}
 	}
 	*fab = *place;
 	return err;

@@ -199,8 +199,6 @@ static void adopt_state(struct nvmfr_qpair *qp)
 		move_in(qp, link->boot);
 		nvmfr__qpair_free(link->boot);
 		link->boot = NULL;
-		if (qp->epoll_fd >= 0)
-			watch_endpoint(qp);
 	}
 	if (link->state >= LINK_LOST && !qp->broken) {
 		qp->err = link->err;
@@ -212,6 +210,7 @@ static void adopt_state(struct nvmfr_qpair *qp)
 void nvmfr__qpair_adopt(struct nvmfr_qpair *qp)
 {
 	struct qpair_link *link = &qp->link;
+	bool moved;
 
 	if (nvmfr__qpair_forked(qp) || !link->lock)
 		return;
@@ -228,9 +227,13 @@ void nvmfr__qpair_adopt(struct nvmfr_qpair *qp)
 	qp->nsid = 0;
 	qp->read_head = qp->write_head = 0;
 	qp->ns_max_blocks = 0;
+	moved = link->boot;
 	if (qp->state != link->state)
 		adopt_state(qp);
 	pthread_mutex_unlock(link->lock);
+	/* Who sleeps on the descriptor would not hear of this endpoint. */
+	if (moved && qp->epoll_fd >= 0 && watch_endpoint(qp))
+		nvmfr__qpair_fault(qp, -EIO, "%s", nvmfr__err_get());
 	qp->adopted = qp->state == LINK_LIVE && !qp->broken ? qp->seen : WORD_NEVER;
 	qpair_credit(qp);
 }
@@ -322,6 +325,20 @@ static int make_fds(struct nvmfr_qpair *qp)
 	return 0;
 }
 
+static void drop_fds(struct nvmfr_qpair *qp)
+{
+	int owner = qp->link.owner_fd;
+
+	if (qp->epoll_fd < 0)
+		return;
+	pthread_mutex_lock(qp->link.lock);
+	qp->link.owner_fd = -1;
+	pthread_mutex_unlock(qp->link.lock);
+	close(owner);
+	close(qp->epoll_fd);
+	qp->epoll_fd = -1;
+}
+
 int nvmfr__qpair_fd(struct nvmfr_qpair *qp)
 {
 	int err;
@@ -333,6 +350,8 @@ int nvmfr__qpair_fd(struct nvmfr_qpair *qp)
 	err = make_fds(qp);
 	if (!err && qp->state == LINK_LIVE)
 		err = watch_endpoint(qp);
+	if (err)
+		drop_fds(qp);
 	return err ? err : qp->epoll_fd;
 }
 
