@@ -11,7 +11,9 @@ usage() { sed -n '4,8p' "$0" >&2; exit 2; }
 
 # Reports go to files: a test may run its case in a child and lose what it says.
 checked() {
-	local logs=$1/sanitizer-reports common status report
+	local logs common status report
+	# Absolute: tests run in folders of their own, and a report that cannot be written is lost.
+	logs=$(cd "$1" && pwd)/sanitizer-reports || return 1
 	shift
 	rm -rf "$logs"
 	mkdir -p "$logs" || return 1

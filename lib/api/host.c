@@ -208,7 +208,7 @@ void nvmfr_host_destroy(struct nvmfr_host *host)
 		return;
 	}
 	nvmfr__service_stop(host);
-	nvmfr__registrar_join(host);
+	nvmfr__registrar_stop(host);
 	release_left(host);
 	if (host->soft)
 		nvmfr__fab_soft.close(host->soft);

@@ -69,7 +69,7 @@ int nvmfr_qpair_wait(struct nvmfr_qpair *qp, int timeout_ms)
 		;
 	pthread_mutex_unlock(&host->lock);
 	nvmfr__qpair_adopt(qp);
-	if (qp->state == LINK_LIVE)
+	if (qp->state == LINK_LIVE && !qp->broken)
 		return 0;
 	if (qp->state == LINK_CONNECTING)
 		return nvmfr__fail(-ETIMEDOUT, "queue %u: still connecting", qp->qid);

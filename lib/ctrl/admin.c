@@ -57,6 +57,7 @@ void nvmfr__admin_close(struct nvmfr_ctrl *ctrl)
 	ctrl->keep_alive_deadline_ns = 0;
 	ctrl->aers = 0;
 	ctrl->admin_failed = false;
+	ctrl->aer_ns = 0;
 }
 
 /* ---- keep-alive ------------------------------------------------------------------------------ */
@@ -133,7 +134,20 @@ static void aer_answered(struct nvmfr_ctrl *ctrl, const struct nvmfr_completion 
 	nvmfr__log(&ctrl->host->log, NVMFR_LOG_INFO,
 		   "%s: asynchronous event, type %u, information 0x%02x, log page 0x%02x",
 		   ctrl->target.subnqn, event.type, event.info, event.lid);
+	/* A peer that answers at once shall not keep the service busy: a pause between rounds. */
+	if (!ctrl->aer_ns)
+		ctrl->aer_ns = ctrl_now(ctrl) + MS_NS(CTRL_AER_PAUSE_MS);
+}
+
+static uint64_t aer_pass(struct nvmfr_ctrl *ctrl)
+{
+	if (!ctrl->aer_ns)
+		return UINT64_MAX;
+	if (ctrl_now(ctrl) < ctrl->aer_ns)
+		return ctrl->aer_ns;
+	ctrl->aer_ns = 0;
 	nvmfr__admin_arm_aers(ctrl);
+	return UINT64_MAX;
 }
 
 /* ---- completions ----------------------------------------------------------------------------- */
@@ -179,7 +193,7 @@ uint64_t nvmfr__admin_pass(struct nvmfr_ctrl *ctrl)
 	if (!ctrl->admin)
 		return UINT64_MAX;
 	if (!ctrl->admin->broken)
-		return keep_alive_pass(ctrl, ctrl_now(ctrl));
+		return nvmfr__min_u64(aer_pass(ctrl), keep_alive_pass(ctrl, ctrl_now(ctrl)));
 	if (failure_waits(ctrl))
 		return 0;
 	nvmfr__ctrl_lose(ctrl, ctrl->admin->err, "%s: %s: %s", ctrl->target.subnqn,
@@ -190,7 +204,15 @@ uint64_t nvmfr__admin_pass(struct nvmfr_ctrl *ctrl)
 
 uint64_t nvmfr__admin_arm(struct nvmfr_ctrl *ctrl)
 {
+	int armed;
+
 	if (!ctrl->admin || ctrl->admin_failed)
 		return UINT64_MAX;
-	return nvmfr__qpair_arm(ctrl->admin) ? 0 : ctrl->ops->ep_due_ns(ctrl->ep);
+	armed = nvmfr__qpair_arm(ctrl->admin);
+	if (armed < 0) {
+		nvmfr__ctrl_lose(ctrl, armed, "%s: admin queue: %s", ctrl->target.subnqn,
+				 nvmfr__err_get());
+		return UINT64_MAX;
+	}
+	return armed ? 0 : ctrl->ops->ep_due_ns(ctrl->ep);
 }

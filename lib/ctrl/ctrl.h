@@ -27,6 +27,7 @@ enum {
 	CTRL_RETRY_FIRST_MS = 10, /* after a reject worth a retry; doubles */
 	CTRL_RETRY_MAX_MS = 1000,
 	CTRL_POLL_RDY_MS = 5,
+	CTRL_AER_PAUSE_MS = 10,
 };
 
 /* What a step of a sequence says. */
@@ -115,6 +116,7 @@ struct nvmfr_ctrl {
 	uint64_t keep_alive_ns; /* next one; UINT64_MAX: none */
 	uint64_t keep_alive_deadline_ns; /* of the one that is out; 0: none is */
 	unsigned int aers;
+	uint64_t aer_ns; /* when those that were answered go out again; 0: none was */
 
 	/* what it said */
 	char device[65];
@@ -133,7 +135,6 @@ struct nvmfr_ctrl {
 	struct ns_table *ns_next;
 
 	struct entry *entries;
-	uint16_t last_qid;
 };
 
 #define TAG_STEP       UINT64_C(1)

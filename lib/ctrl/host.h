@@ -25,7 +25,7 @@ struct nvmfr_soft_target;
 struct registrar {
 	pthread_t thread;
 	bool running;
-	_Atomic bool done;
+	_Atomic bool done, stop;
 	struct fab_dev *dev;
 	int err;
 	char sentence[256];
@@ -100,6 +100,6 @@ void nvmfr__host_unwatch(struct nvmfr_host *host, int fd);
 
 /* Registers the host's buffers on dev. 0: all are, -EAGAIN: in progress, ask again; -errno with a sentence. */
 int nvmfr__host_attach_buffers(struct nvmfr_host *host, struct fab_dev *dev);
-void nvmfr__registrar_join(struct nvmfr_host *host);
+void nvmfr__registrar_stop(struct nvmfr_host *host);
 
 #endif

@@ -16,7 +16,8 @@
 
 static uint32_t ms_to_ticks(uint32_t ms)
 {
-	return ms ? (ms + HOST_TICK_MS - 1) / HOST_TICK_MS : 0;
+	/* One more: a command's tick is up to one old when it is submitted. Late by one, never early. */
+	return ms ? (ms + HOST_TICK_MS - 1) / HOST_TICK_MS + 1 : 0;
 }
 
 static uint16_t free_qid(const struct nvmfr_ctrl *ctrl)
@@ -68,7 +69,6 @@ static void init_qpair(struct nvmfr_qpair *qp, struct nvmfr_ctrl *ctrl,
 	qp->max_descriptors = opts->max_descriptors;
 	qp->timeout_ticks = ms_to_ticks(opts->io_timeout_ms);
 	qp->link.lock = &host->lock;
-	qp->link.tick = &host->tick;
 	qp->link.service_fd = host->wake_fd;
 	qp->link.limits = ctrl->limits;
 	qp->link.ns = nvmfr__ns_table_get(ctrl->ns);
@@ -82,6 +82,7 @@ int nvmfr__ioqueue_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts
 	struct entry *entry;
 	struct nvmfr_qpair *qp;
 	uint16_t qid = err ? 0 : free_qid(ctrl);
+	uint32_t depth;
 
 	if (err)
 		return err;
@@ -99,14 +100,16 @@ int nvmfr__ioqueue_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts
 	init_qpair(qp, ctrl, opts);
 	qp->link.word = (_Atomic uint32_t *)qp->word;
 	qp->link.entry = entry;
+	depth = nvme_clamp_depth(opts->depth, nvme_cap_mqes(ctrl->cap), ctrl->id.maxcmd);
+	if (ctrl->ep->dev->max_depth)
+		depth = nvmfr__min_u32(depth, ctrl->ep->dev->max_depth);
 	*entry = (struct entry){
 		.next = ctrl->entries,
 		.ctrl = ctrl,
 		.qp = qp,
 		.phase = ENTRY_WAITING,
 		.qid = qid,
-		.depth = (uint16_t)nvme_clamp_depth(opts->depth, nvme_cap_mqes(ctrl->cap),
-						    ctrl->id.maxcmd),
+		.depth = (uint16_t)depth,
 		.max_descriptors = (uint16_t)nvmfr__min_u32(opts->max_descriptors,
 							    ctrl->limits.max_descriptors),
 		.deadline_ns = ctrl_now(ctrl) + MS_NS(ctrl->opts.connect_timeout_ms),
@@ -277,12 +280,19 @@ static uint64_t boot_broke(struct entry *entry)
 
 static uint64_t connect_pass(struct entry *entry)
 {
+	int armed;
+
 	take_answer(entry);
 	if (entry->phase != ENTRY_CONNECT)
 		return UINT64_MAX;
 	if (entry->boot->broken)
 		return boot_broke(entry);
-	if (nvmfr__qpair_arm(entry->boot))
+	armed = nvmfr__qpair_arm(entry->boot);
+	if (armed < 0) {
+		lose(entry, nvmfr__fail_wrap(armed, "queue %u", entry->qid));
+		return UINT64_MAX;
+	}
+	if (armed)
 		return 0;
 	return nvmfr__min_u64(entry->deadline_ns, entry->ctrl->ops->ep_due_ns(entry->ep));
 }

@@ -21,14 +21,27 @@ static struct nvmfr_buffer *next_missing(const struct nvmfr_host *host, const st
 	return buf;
 }
 
-static int attach_all(struct nvmfr_host *host, struct fab_dev *dev)
+/* One buffer at a time under the lock, so that the application's own calls come between. 1: one was done. */
+static int attach_one(struct nvmfr_host *host, struct fab_dev *dev)
 {
 	struct nvmfr_buffer *buf;
 	int err = 0;
 
-	while (!err && (buf = next_missing(host, dev)) != NULL)
+	pthread_mutex_lock(&host->buffers_lock);
+	buf = next_missing(host, dev);
+	if (buf)
 		err = nvmfr__buffer_attach(buf, dev);
-	return err;
+	pthread_mutex_unlock(&host->buffers_lock);
+	return err ? err : buf != NULL;
+}
+
+static int attach_all(struct nvmfr_host *host, struct fab_dev *dev)
+{
+	int more = 1;
+
+	while (more == 1 && !atomic_load(&host->registrar.stop))
+		more = attach_one(host, dev);
+	return more < 0 ? more : 0;
 }
 
 static void *registrar_main(void *arg)
@@ -36,11 +49,9 @@ static void *registrar_main(void *arg)
 	struct nvmfr_host *host = arg;
 	struct registrar *r = &host->registrar;
 
-	pthread_mutex_lock(&host->buffers_lock);
 	r->err = attach_all(host, r->dev);
 	if (r->err)
 		snprintf(r->sentence, sizeof(r->sentence), "%s", nvmfr__err_get());
-	pthread_mutex_unlock(&host->buffers_lock);
 	atomic_store(&r->done, true);
 	nvmfr__service_wake(host);
 	return NULL;
@@ -64,11 +75,17 @@ static int start(struct nvmfr_host *host, struct fab_dev *dev)
 	return -EAGAIN;
 }
 
-void nvmfr__registrar_join(struct nvmfr_host *host)
+static void join(struct nvmfr_host *host)
 {
 	if (host->registrar.running)
 		pthread_join(host->registrar.thread, NULL);
 	host->registrar.running = false;
+}
+
+void nvmfr__registrar_stop(struct nvmfr_host *host)
+{
+	atomic_store(&host->registrar.stop, true);
+	join(host);
 }
 
 /* What the thread found out. Another device's failure is told when that device asks again. */
@@ -78,7 +95,7 @@ static int finish(struct nvmfr_host *host, const struct fab_dev *dev)
 
 	if (!atomic_load(&r->done))
 		return -EAGAIN;
-	nvmfr__registrar_join(host);
+	join(host);
 	if (r->dev != dev || !r->err)
 		return -EAGAIN;
 	nvmfr__err_set(r->sentence);
@@ -88,7 +105,6 @@ static int finish(struct nvmfr_host *host, const struct fab_dev *dev)
 int nvmfr__host_attach_buffers(struct nvmfr_host *host, struct fab_dev *dev)
 {
 	const struct nvmfr_buffer *missing;
-	int err = 0;
 
 	if (host->registrar.running)
 		return finish(host, dev);
@@ -96,8 +112,8 @@ int nvmfr__host_attach_buffers(struct nvmfr_host *host, struct fab_dev *dev)
 	if (pthread_mutex_trylock(&host->buffers_lock))
 		return -EAGAIN;
 	missing = next_missing(host, dev);
-	if (missing && host->manual)
-		err = attach_all(host, dev);
 	pthread_mutex_unlock(&host->buffers_lock);
-	return missing && !host->manual ? start(host, dev) : err;
+	if (missing && !host->manual)
+		return start(host, dev);
+	return missing ? attach_all(host, dev) : 0;
 }

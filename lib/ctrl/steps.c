@@ -192,6 +192,11 @@ static int take_limits(struct nvmfr_ctrl *ctrl)
 		.max_descriptors = capsule.max_descriptors,
 		.write_zeroes = ctrl->id.oncs & NVME_ONCS_WRITE_ZEROES,
 	};
+	/* One SGE is the SQE's: nothing can travel behind it. */
+	if (ctrl->ep->dev->max_sge == 1) {
+		ctrl->limits.icd_bytes = 0;
+		ctrl->limits.max_descriptors = 1;
+	}
 	return err;
 }
 
@@ -288,7 +293,8 @@ static int start_buffers(struct nvmfr_ctrl *ctrl)
 {
 	int err = nvmfr__host_attach_buffers(ctrl->host, ctrl->ep->dev);
 
-	ctrl->pause_ms = 1;
+	/* The end of the registrar starts a pass; an application's own registration does not. */
+	ctrl->pause_ms = CTRL_POLL_RDY_MS;
 	if (err == -EAGAIN)
 		return STEP_LATER;
 	return err ? err : STEP_NEXT;

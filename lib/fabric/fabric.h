@@ -54,6 +54,8 @@ struct fab_dev {
 	unsigned int index; /* into fab_host.devs and every buffer's keys */
 	int numa_node; /* -1: unknown */
 	uint64_t max_mr_bytes; /* larger memory is split over several MRs */
+	uint32_t max_depth; /* commands in flight that its queues have room for; 0: not known */
+	uint32_t max_sge; /* of a SEND; with 1 it carries nothing behind its SQE; 0: not known */
 	char name[64];
 };
 

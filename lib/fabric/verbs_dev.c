@@ -82,6 +82,18 @@ static void init_fork(struct verbs_fab *fab)
 			nvmfr__strerror(err));
 }
 
+/* What a queue of some depth needs of a device: rings a little longer, every SEND perhaps signaled. */
+static uint32_t device_depth(const struct ibv_device_attr *attr)
+{
+	uint32_t spare = 2 * FAB_SIGNAL_EVERY, depth = UINT32_MAX;
+
+	if (attr->max_qp_wr > 0)
+		depth = (uint32_t)attr->max_qp_wr;
+	if (attr->max_cqe > 0)
+		depth = nvmfr__min_u32(depth, (uint32_t)attr->max_cqe / 2);
+	return depth > spare ? depth - spare : 1;
+}
+
 static int fill_dev(struct verbs_dev *dev, struct rdma_cm_id *id)
 {
 	const struct ibv_device *device = id->verbs->device;
@@ -95,6 +107,8 @@ static int fill_dev(struct verbs_dev *dev, struct rdma_cm_id *id)
 	if (err)
 		return nvmfr__fail(-err, "device %s does not answer: %s", device->name,
 				   nvmfr__strerror(err));
+	dev->base.max_sge = (uint32_t)MAX(dev->attr.max_sge, 0);
+	dev->base.max_depth = device_depth(&dev->attr);
 	dev->base.max_mr_bytes = dev->attr.max_mr_size ? dev->attr.max_mr_size : UINT64_MAX;
 	dev->pd = ibv_alloc_pd(dev->ctx);
 	if (!dev->pd)

@@ -159,8 +159,8 @@ int nvmfr__verbs_queue_create(struct verbs_ep *ep)
 	if (err)
 		return err;
 	nvmfr__verbs_rings_build(ep);
-	err = nvmfr__verbs_post_recv(&ep->base, ep->base.recv_positions);
-	return err ? nvmfr__fail(err, "%s", ep->base.error) : 0;
+	nvmfr__verbs_post_recv(&ep->base, ep->base.recv_positions);
+	return ep->sticky ? nvmfr__fail(-EIO, "%s", ep->base.error) : 0;
 }
 
 /* ---- the end ---------------------------------------------------------------------------------- */

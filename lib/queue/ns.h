@@ -30,7 +30,7 @@ struct ns_table *nvmfr__ns_table_new(uint32_t count); /* one reference, entries 
 struct ns_table *nvmfr__ns_table_get(struct ns_table *table);
 void nvmfr__ns_table_put(struct ns_table *table); /* accepts NULL */
 
-/* The entry of nsid, or with after set the first above it; NULL: none. Accepts a NULL table. */
+/* The entry of nsid; the first entry above it. NULL: none. Both accept a NULL table. */
 const struct ns_entry *nvmfr__ns_find(const struct ns_table *table, uint32_t nsid);
 const struct ns_entry *nvmfr__ns_after(const struct ns_table *table, uint32_t nsid);
 

@@ -6,8 +6,6 @@
 #include "queue/qpair.h"
 #include "wire/status.h"
 
-#define PHASE_TAG UINT32_C(0x10000) /* CQE dword 3 bit 16: reserved over fabrics, not looked at */
-
 static inline uint32_t load32(const unsigned char *p)
 {
 	le32 v;

@@ -287,6 +287,14 @@ bool nvmfr__qpair_names(const struct nvmfr_qpair *qp, const struct nvmfr_buffer 
 	return false;
 }
 
+/* Normal life of a full queue: a constant sentence, nothing is formatted. */
+int nvmfr__qpair_full(const struct nvmfr_qpair *qp)
+{
+	(void)qp;
+	nvmfr__err_set("no room for another command: nvmfr_poll() first");
+	return -EAGAIN;
+}
+
 int nvmfr__qpair_state_error(struct nvmfr_qpair *qp)
 {
 	if (nvmfr__qpair_forked(qp))
@@ -294,8 +302,10 @@ int nvmfr__qpair_state_error(struct nvmfr_qpair *qp)
 			-EOWNERDEAD,
 			"qpair %u was made before fork(): it works in the parent only; connect anew in the child",
 			qp->qid);
-	if (qp->state == LINK_CONNECTING)
+	if (qp->state == LINK_CONNECTING) {
+		nvmfr__err_set("the queue pair is still connecting: nvmfr_qpair_wait() first");
 		return -EAGAIN;
+	}
 	nvmfr__err_set(qp->sentence);
 	return -ENOTCONN;
 }

@@ -94,7 +94,6 @@ enum link_state {
 struct qpair_link {
 	pthread_mutex_t *lock; /* the host's, for all below; NULL: the service is the owner */
 	_Atomic uint32_t *word; /* on a page that fork wipes: 0 is a forked child */
-	const _Atomic uint32_t *tick; /* the host's coarse time */
 	int service_fd; /* eventfd that wakes the service; the owner writes it */
 	int owner_fd; /* eventfd that wakes the owner; -1: not made yet */
 
@@ -286,6 +285,7 @@ bool nvmfr__qpair_names(const struct nvmfr_qpair *qp, const struct nvmfr_buffer 
 
 /* Why submit or poll cannot: the state as -errno with its sentence. */
 int nvmfr__qpair_state_error(struct nvmfr_qpair *qp);
+int nvmfr__qpair_full(const struct nvmfr_qpair *qp);
 
 int nvmfr__qpair_fd(struct nvmfr_qpair *qp);
 int nvmfr__qpair_arm(struct nvmfr_qpair *qp);

@@ -267,7 +267,7 @@ int nvmfr__split_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *io,
 	int err = 0;
 
 	if (!parent)
-		return -EAGAIN;
+		return nvmfr__qpair_full(qp);
 	if (io->nblocks > UINT64_MAX >> ns->shift)
 		return nvmfr__fail(-ERANGE, "%" PRIu64 " blocks are more bytes than 64 bits count",
 				   io->nblocks);

@@ -171,7 +171,7 @@ static int make_room(struct nvmfr_qpair *qp)
 	if (nvmfr__qpair_forked(qp) || qp->state != LINK_LIVE || qp->broken)
 		return nvmfr__qpair_state_error(qp);
 	qpair_credit(qp);
-	return qpair_room(qp) ? 0 : -EAGAIN;
+	return qpair_room(qp) ? 0 : nvmfr__qpair_full(qp);
 }
 
 static int check_range(const struct nvmfr_qpair *qp, const struct nvmfr_io *io,
@@ -362,7 +362,8 @@ INLINE bool fill_one(struct nvmfr_qpair *qp, uint32_t op, uint32_t nsid, uint64_
 {
 	uint64_t head = op == NVMFR_OP_READ ? qp->read_head : qp->write_head;
 
-	return likely(qp->credit != 0) && likely(qp->free_top != qp->free_base) && likely_live(qp) && likely(head == IO_HEAD(op, nsid)) &&
+	return likely(qp->credit != 0) && likely(qp->free_top != qp->free_base) &&
+	       likely_live(qp) && likely(head == IO_HEAD(op, nsid)) &&
 	       likely(fill(qp, qp->free_top[-1], capsule_at(qp, qp->send_seq - qp->lap), head, op,
 			   lba, nblocks, buf, offset, user_data, 0, tick_now(qp)));
 }

@@ -487,7 +487,6 @@ static void make_qpair(struct rig *rig, const struct rig_opts *opts)
 	qp->timeout_ticks = opts->timeout_ticks;
 	qp->link.lock = &rig->lock;
 	qp->link.word = &rig->word;
-	qp->link.tick = &rig->tick;
 	qp->link.service_fd = rig->service_fd;
 	qp->link.limits = limits_of(opts);
 	qp->link.ns = rig_namespaces();

@@ -40,7 +40,6 @@ static struct nvmfr_qpair *young(struct rig *rig)
 	qp->max_descriptors = 4;
 	qp->link.lock = &rig->lock;
 	qp->link.word = &rig->word;
-	qp->link.tick = &rig->tick;
 	qp->link.service_fd = -1;
 	qp->link.ns = rig_namespaces();
 	qp->link.limits = (struct queue_limits){ .max_xfer_bytes = 4096,

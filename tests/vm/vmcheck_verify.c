@@ -74,7 +74,9 @@ static int compare(const struct worker *w, const struct flight *f, const uint8_t
 		const struct nvmfr_iov *p = &f->pieces[i];
 
 		if (memcmp(w->mem + p->offset_bytes, want, p->len_bytes))
-			return fail(-EIO, "thread %u: blocks %" PRIu64 "+%" PRIu64 " of the region, piece %u of %u, differ from what was written",
+			return fail(-EIO,
+				    "thread %u: blocks %" PRIu64 "+%" PRIu64
+				    " of the region, piece %u of %u, differ from what was written",
 				    w->index, f->first, f->nblocks, i + 1, f->npieces);
 		want += p->len_bytes;
 	}
