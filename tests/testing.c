@@ -24,7 +24,6 @@ void nvmfr__plain_add(struct plain_test *test)
 static void report(void)
 {
 	printf("%s %d - %s\n", failed ? "not ok" : "ok", number, running);
-	fflush(stdout);
 }
 
 void nvmfr__plain_check(const struct plain_place *place, int good, ...)
@@ -75,6 +74,8 @@ int main(int argc, char **argv)
 {
 	int count = 0, bad = 0;
 
+	/* A test may fork: nothing of what was said so far is to be said again. */
+	setvbuf(stdout, NULL, _IOLBF, 0);
 	for (struct plain_test *t = first; t; t = t->next)
 		count += wanted(t, argc, argv);
 	printf("1..%d\n", count);

@@ -326,7 +326,7 @@ struct nvmfr_ctrl_opts {
 	uint32_t connect_timeout_ms; /**< bound on the whole connect sequence */
 	uint32_t admin_timeout_ms;   /**< bound on one admin command */
 	uint16_t num_io_queues;      /**< wanted; nvmfr_ctrl_info has what was granted */
-	uint16_t admin_depth;        /**< admin commands in flight */
+	uint16_t admin_depth;        /**< admin commands in flight; 31 suits every target (an admin queue of 32 entries) */
 	uint8_t tos;                 /**< RDMA type of service; 0: as routed */
 	uint8_t ack_timeout;         /**< RDMA ack timeout, 4.096 us * 2^n; 0: the device's default */
 	uint8_t retry_count;         /**< RDMA transport retries, 0 to 7 */

@@ -157,13 +157,14 @@ static int check_pieces(const struct nvmfr_qpair *qp, const struct nvmfr_io *io,
 static void put_pieces(struct nvmfr_qpair *qp, struct nvme_sqe *sqe, uint32_t position,
 		       const struct piece *pieces, uint32_t n)
 {
-	unsigned char *tail = qp->ep->tails + (size_t)position * qp->ep->tail_bytes;
+	unsigned char *tail;
 	struct fab_tail carried = { .addr = 0, .bytes = n * (uint32_t)sizeof(struct nvme_sgl) };
 
 	if (n == 1) {
 		sqe->dptr = nvme_sgl_keyed(pieces->addr, pieces->bytes, pieces->rkey);
 		return;
 	}
+	tail = qp->ep->tails + (size_t)position * qp->ep->tail_bytes;
 	for (uint32_t i = 0; i < n; i++) {
 		struct nvme_sgl sgl =
 			nvme_sgl_keyed(pieces[i].addr, pieces[i].bytes, pieces[i].rkey);

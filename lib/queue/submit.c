@@ -467,8 +467,10 @@ int nvmfr__qpair_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, unsi
 	while (done < n && !err) {
 		uint32_t room = likely_live(qp) ? qpair_room(qp) : 0;
 		uint32_t first = qp->send_seq - qp->lap;
-		uint32_t count = fill_run(qp, ios + done, nvmfr__min_u32(room, n - done));
+		uint32_t count = 0;
 
+		if (likely(room))
+			count = fill_run(qp, ios + done, nvmfr__min_u32(room, n - done));
 		if (count) {
 			advance(qp, count);
 			qp->ops->post_send(qp->ep, first, count);

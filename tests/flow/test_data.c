@@ -199,10 +199,14 @@ static void end_read(struct run *r, struct slot *s)
 			 (unsigned long long)s->io.nblocks, (unsigned long long)s->io.lba);
 }
 
+static unsigned char *model_of(const struct run *r, const struct slot *s)
+{
+	return r->model + (s->io.lba - r->first) * r->shape.block;
+}
+
 static void end_io(struct run *r, const struct nvmfr_completion *done)
 {
 	struct slot *s = &r->slots[done->user_data % MAX_SLOTS];
-	unsigned char *model = r->model + (s->io.lba - r->first) * r->shape.block;
 
 	if (done->user_data >= r->shape.depth || !s->busy || done->result) {
 		COMPLAIN(r, "completion of %llu: result %d, status %04x",
@@ -212,9 +216,9 @@ static void end_io(struct run *r, const struct nvmfr_completion *done)
 	if (s->io.op == NVMFR_OP_READ)
 		end_read(r, s);
 	else if (s->io.op == NVMFR_OP_WRITE)
-		memcpy(model, s->want, io_bytes(r, s));
+		memcpy(model_of(r, s), s->want, io_bytes(r, s));
 	else if (s->io.op == NVMFR_OP_WRITE_ZEROES)
-		memset(model, 0, io_bytes(r, s));
+		memset(model_of(r, s), 0, io_bytes(r, s));
 	s->busy = false;
 	r->in_flight--;
 }
