@@ -241,8 +241,7 @@ static int until_lost(struct worker *w)
 	if (w->completed != w->accepted)
 		return fail(-EIO, "thread %u: %" PRIu64 " commands accepted, %" PRIu64 " completed",
 			    w->index, w->accepted, w->completed);
-	if (!w->failed)
-		return fail(-EIO, "thread %u: no command in flight was told of the loss", w->index);
+	/* How many were in flight just then is chance, also none: w->failed is printed, not judged. */
 	return worker_close(w);
 }
 
