@@ -5,6 +5,7 @@
 #include <nvmfr/nvmfr.h>
 
 #include "api/check.h"
+#include "api/wait.h"
 #include "base/opts.h"
 #include "ctrl/ctrl.h"
 
@@ -124,4 +125,46 @@ void nvmfr_qpair_destroy(struct nvmfr_qpair *qp)
 	if (qp)
 		nvmfr__ioqueue_destroy(qp);
 	(void)nvmfr_buffer_release(scratch);
+}
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+static int wait_poll(void *object, struct nvmfr_completion *out, unsigned int max)
+{
+	return nvmfr__qpair_poll(object, out, max);
+}
+
+static int wait_fd(void *object)
+{
+	return nvmfr__qpair_fd(object);
+}
+
+static int wait_arm(void *object)
+{
+	return nvmfr__qpair_arm(object);
+}
+
+static uint64_t wait_due(void *object)
+{
+	const struct nvmfr_qpair *qp = object;
+
+	return likely_live(qp) ? qp->ops->ep_due_ns(qp->ep) : UINT64_MAX;
+}
+
+int nvmfr_wait(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int min,
+	       unsigned int max, int timeout_ms)
+{
+	struct wait_source source = { .object = qp,
+				      .poll = wait_poll,
+				      .fd = wait_fd,
+				      .arm = wait_arm,
+				      .due_ns = wait_due };
+	int err = check_qpair(qp);
+
+	if (!err)
+		err = nvmfr__wait_check(out, min, max);
+	if (err)
+		return err;
+	source.host = qpair_host(qp);
+	return nvmfr__wait(&source, out, min, max, timeout_ms);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "api/wait.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
-
-#include <nvmfr/nvmfr.h>
 
 #include "api/check.h"
 #include "ctrl/ctrl.h"
@@ -25,15 +25,16 @@ static int sleep_ms(const struct nvmfr_host *host, uint64_t deadline)
  * Nothing there: sleeps until there may be. A manual host's own descriptor and time count, too.
  * 1: look again, -errno.
  */
-static int sleep_once(struct nvmfr_host *host, struct nvmfr_qpair *qp, uint64_t deadline)
+static int sleep_once(const struct wait_source *source, uint64_t deadline)
 {
-	struct pollfd fds[2] = { { .fd = nvmfr__qpair_fd(qp), .events = POLLIN },
+	struct nvmfr_host *host = source->host;
+	struct pollfd fds[2] = { { .fd = source->fd(source->object), .events = POLLIN },
 				 { .fd = host->epoll_fd, .events = POLLIN } };
 	int armed;
 
 	if (fds[0].fd < 0)
 		return fds[0].fd;
-	armed = nvmfr__qpair_arm(qp);
+	armed = source->arm(source->object);
 	if (armed)
 		return armed;
 	if (poll(fds, host->manual ? 2 : 1, sleep_ms(host, deadline)) < 0 && errno != EINTR)
@@ -42,66 +43,61 @@ static int sleep_once(struct nvmfr_host *host, struct nvmfr_qpair *qp, uint64_t 
 }
 
 /* Virtual time: a pass, then the clock jumps to what is due next. */
-static int jump_once(struct nvmfr_host *host, const struct nvmfr_qpair *qp, uint64_t deadline)
+static int jump_once(const struct wait_source *source, uint64_t deadline)
 {
-	uint64_t due = likely_live(qp) ? qp->ops->ep_due_ns(qp->ep) : UINT64_MAX;
+	uint64_t due = source->due_ns(source->object);
 
-	pthread_mutex_lock(&host->lock);
-	nvmfr__service_wait(host, nvmfr__min_u64(due, deadline));
-	pthread_mutex_unlock(&host->lock);
+	pthread_mutex_lock(&source->host->lock);
+	nvmfr__service_wait(source->host, nvmfr__min_u64(due, deadline));
+	pthread_mutex_unlock(&source->host->lock);
 	return 1;
 }
 
-static int pause_for_more(struct nvmfr_host *host, struct nvmfr_qpair *qp, uint64_t deadline)
+static int pause_for_more(const struct wait_source *source, uint64_t deadline)
 {
-	if (nvmfr__qpair_forked(qp))
-		return nvmfr__qpair_state_error(qp);
+	struct nvmfr_host *host = source->host;
+
 	if (!host->manual)
-		return sleep_once(host, qp, deadline);
+		return sleep_once(source, deadline);
 	if (nvmfr__clock_is_virtual(&host->clock))
-		return jump_once(host, qp, deadline);
+		return jump_once(source, deadline);
 	pthread_mutex_lock(&host->lock);
 	nvmfr__service_pass(host);
 	deadline = nvmfr__min_u64(deadline, host->due_ns);
 	pthread_mutex_unlock(&host->lock);
-	return sleep_once(host, qp, deadline);
+	return sleep_once(source, deadline);
 }
 
-static int check(struct nvmfr_qpair *qp, const struct nvmfr_completion *out, unsigned int min,
-		 unsigned int max)
+int nvmfr__wait_check(const struct nvmfr_completion *out, unsigned int min, unsigned int max)
 {
-	if (!qp || !out)
-		return nvmfr__fail(-EINVAL, "qp or out is NULL");
+	if (!out)
+		return nvmfr__fail(-EINVAL, "out is NULL");
 	if (max == 0 || max > INT_MAX || min == 0 || min > max)
 		return nvmfr__fail(-EINVAL, "min %u and max %u: min must be from 1 to max", min,
 				   max);
-	return nvmfr__qpair_forked(qp) ? nvmfr__qpair_state_error(qp) : 0;
+	return 0;
 }
 
-int nvmfr_wait(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int min,
-	       unsigned int max, int timeout_ms)
+int nvmfr__wait(const struct wait_source *source, struct nvmfr_completion *out, unsigned int min,
+		unsigned int max, int timeout_ms)
 {
+	struct nvmfr__clock *clock = &source->host->clock;
+	uint64_t deadline =
+		timeout_ms < 0 ? UINT64_MAX : nvmfr__clock_now_ns(clock) + MS_NS(timeout_ms);
 	unsigned int n = 0, spins = 0;
-	struct nvmfr_host *host;
-	uint64_t deadline;
-	int got = check(qp, out, min, max);
 
-	if (got)
-		return got;
-	host = qpair_host(qp);
-	deadline =
-		timeout_ms < 0 ? UINT64_MAX : nvmfr__clock_now_ns(&host->clock) + MS_NS(timeout_ms);
 	for (;;) {
-		got = nvmfr__qpair_poll(qp, out + n, max - n);
+		int got = source->poll(source->object, out + n, max - n);
+
 		if (got < 0)
 			return n ? (int)n : got;
 		n += (unsigned int)got;
 		if (n >= min)
 			return (int)n;
 		if (got == 0 && ++spins > SPINS) {
-			if (nvmfr__clock_now_ns(&host->clock) >= deadline)
+			if (nvmfr__clock_now_ns(clock) >= deadline)
 				return (int)n;
-			got = pause_for_more(host, qp, deadline);
+			got = pause_for_more(source, deadline);
 			if (got < 0)
 				return n ? (int)n : got;
 		}
