@@ -4,89 +4,23 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "queue/qpair.h"
-
-#define INLINE static inline __attribute__((always_inline))
+#include "queue/capsule.h"
 
 /*
- * The first eight bytes of a plain read or write: op, no flags, reserved, nsid. One compare with
- * what the last checked namespace allows (qp->read_head, qp->write_head) covers all of these.
+ * A write whose data travels behind its SQE. Data and place are the caller's until the SEND is done.
  */
-_Static_assert(offsetof(struct nvmfr_io, op) == 0 && offsetof(struct nvmfr_io, nsid) == 4 &&
-		       offsetof(struct nvmfr_io, lba) == 8,
-	       "head of struct nvmfr_io");
-
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-#define IO_HEAD(op, nsid) ((uint64_t)(nsid) << 32 | (uint64_t)(op))
-#else
-#define IO_HEAD(op, nsid) ((uint64_t)(op) << 56 | (uint64_t)(nsid))
-#endif
-
-INLINE void put64(unsigned char *capsule, unsigned int word, uint64_t value)
-{
-	le64 v = to_le64(value);
-
-	memcpy(capsule + word * 8, &v, sizeof(v));
-}
-
-INLINE unsigned char *capsule_at(const struct nvmfr_qpair *qp, uint32_t position)
-{
-	return qp->capsules + (size_t)position * FAB_CAPSULE_BYTES;
-}
-
-/* SQE dwords 0 and 1, but for the CID, from what qp->read_head or qp->write_head say. */
-INLINE uint64_t sqe_head(uint64_t io_head)
-{
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-	return io_head + (NVME_FLAGS_PSDT_SGL << 8);
-#else
-	return (io_head & UINT32_MAX) << 32 | NVME_FLAGS_PSDT_SGL << 8 | io_head >> 56;
-#endif
-}
-
-/* Words 1, 2 and 7 of an I/O queue's capsules are zero from connect on and stay so. */
-INLINE void put_rw(unsigned char *capsule, uint64_t io_head, uint32_t cid, uint64_t sgl0,
-		   uint64_t sgl1, uint64_t lba, uint64_t cdw12)
-{
-	put64(capsule, 0, sqe_head(io_head) | (uint64_t)cid << 16);
-	put64(capsule, 3, sgl0);
-	put64(capsule, 4, sgl1);
-	put64(capsule, 5, lba);
-	put64(capsule, 6, cdw12);
-}
-
-INLINE void start_slot(struct qslot *slot, uint32_t expect, const struct nvmfr_buffer *buf,
-		       uint64_t user_data, uint32_t tick)
-{
-	atomic_store_explicit(&slot->expect, expect, memory_order_relaxed);
-	atomic_store_explicit(&slot->buf, buf, memory_order_relaxed);
-	slot->user_data = user_data;
-	slot->tick = tick;
-}
-
-INLINE uint32_t tick_now(const struct nvmfr_qpair *qp)
-{
-	return atomic_load_explicit(qp->tick, memory_order_relaxed);
-}
-
-/* A write whose data travels behind its SQE. Data and place are the caller's until the SEND is done. */
 INLINE void carry(struct nvmfr_qpair *qp, struct qslot *slot, unsigned char *capsule,
 		  uint64_t io_head, uint64_t lba, uint64_t cdw12, struct nvmfr_buffer *buf,
 		  const struct buffer_key *key, uint64_t offset, uint64_t len, uint64_t user_data,
 		  uint32_t tick)
 {
-	uint32_t position = (uint32_t)((size_t)(capsule - qp->capsules) / FAB_CAPSULE_BYTES);
-	struct fab_tail tail = { .addr = buf->addr + offset, .bytes = (uint32_t)len, .lkey = key->lkey };
-	uint32_t cid = slot_next_cid(slot);
+	uint32_t position = position_of(qp, capsule), cid = slot_next_cid(slot);
 
-	start_slot(slot, cid ^ 1u, buf, user_data, tick);
-	set_slot_kind(slot, SLOT_CARRIED);
-	slot->cid = (uint16_t)cid;
-	slot->answered = false;
-	slot->ref = qp->lap + position;
-	qp->carried++;
+	start_slot(slot, cid, buf, user_data, tick, REF_CARRIES | position);
 	put_rw(capsule, io_head, cid, 0, len | (uint64_t)NVME_SGL_DATA_OFFSET << 56, lba, cdw12);
-	qp->ops->set_tail(qp->ep, position, &tail);
+	set_carry(qp, position, buf->addr + offset, (uint32_t)len, key->lkey);
+	qp->carried_seq = qp->lap + position;
+	qp->chores.carrying = true;
 }
 
 /*
@@ -96,8 +30,7 @@ INLINE void carry(struct nvmfr_qpair *qp, struct qslot *slot, unsigned char *cap
  */
 INLINE bool fill(struct nvmfr_qpair *qp, struct qslot *slot, unsigned char *capsule,
 		 uint64_t io_head, uint32_t op, uint64_t lba, uint64_t nblocks,
-		 struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data, uint32_t fua,
-		 uint32_t tick)
+		 struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data, uint32_t fua)
 {
 	const uint32_t access = op == NVMFR_OP_READ ? FAB_ACCESS_TARGET : FAB_ACCESS_SOURCE;
 	const struct buffer_key *key;
@@ -112,33 +45,79 @@ INLINE bool fill(struct nvmfr_qpair *qp, struct qslot *slot, unsigned char *caps
 	len = nblocks << qp->ns_shift;
 	if (unlikely(len > buf->len || offset > buf->len - len))
 		return false;
-	key = (const struct buffer_key *)((const char *)buf + qp->key_offset);
+	key = buffer_key(qp, buf);
 	if (unlikely(!(key->access & access)))
 		return false;
 	if (op == NVMFR_OP_WRITE && len <= qp->icd_bytes && !(buf->flags & BUFFER_DMABUF)) {
 		carry(qp, slot, capsule, io_head, lba, cdw12 | fua, buf, key, offset, len, user_data,
-		      tick);
+		      tick_now(qp));
 		return true;
 	}
 	cid = slot_next_cid(slot);
-	start_slot(slot, cid, buf, user_data, tick);
+	start_slot(slot, cid, buf, user_data, tick_now(qp), 0);
 	put_rw(capsule, io_head, cid, buf->addr + offset, key->sgl + len, lba, cdw12 | fua);
 	return true;
 }
 
-INLINE void advance(struct nvmfr_qpair *qp, uint32_t n)
+/* Descriptors of a vectored I/O, each in one MR. How many bytes; 0: one needs a second look. */
+INLINE uint64_t fill_list(const struct nvmfr_qpair *qp, unsigned char *list,
+			  const struct nvmfr_buffer *_Atomic *bufs, const struct nvmfr_iov *iov,
+			  uint32_t n, uint32_t access)
 {
-	qp->free_top -= n;
-	qp->send_seq += n;
-	qp->credit -= n;
+	uint64_t total = 0;
+
+	for (uint32_t i = 0; i < n; i++, iov++, list += sizeof(struct nvme_sgl)) {
+		const struct nvmfr_buffer *buf = iov->buf;
+		const uint64_t offset = iov->offset_bytes, len = iov->len_bytes;
+		const struct buffer_key *key;
+
+		if (unlikely(!buf || buf->host != qp->host))
+			return 0;
+		if (unlikely(len - 1 >= buf->len || offset > buf->len - len))
+			return 0;
+		key = buffer_key(qp, buf);
+		if (unlikely(!(key->access & access)))
+			return 0;
+		put64(list, 0, buf->addr + offset);
+		put64(list, 1, key->sgl + len);
+		atomic_store_explicit(&bufs[i], buf, memory_order_relaxed);
+		total += len;
+	}
+	return total;
 }
 
-struct qslot *nvmfr__qpair_take(struct nvmfr_qpair *qp, struct nvme_sqe **sqe, uint32_t *cid)
+/* As fill(), for an iov array that one command's descriptors can name. */
+static __attribute__((noinline)) bool fill_vec(struct nvmfr_qpair *qp, struct qslot *slot,
+					       unsigned char *capsule, uint64_t io_head,
+					       const struct nvmfr_io *io, uint32_t fua)
+{
+	const uint32_t access = io_head == qp->read_head ? FAB_ACCESS_TARGET : FAB_ACCESS_SOURCE;
+	const uint64_t nblocks = io->nblocks, cdw12 = nblocks - 1;
+	const uint32_t n = (uint32_t)io->niov, position = position_of(qp, capsule);
+	unsigned char *tail;
+	uint32_t cid;
+
+	if (unlikely(cdw12 >= qp->ns_max_blocks || io->lba > qp->ns_blocks - nblocks))
+		return false;
+	if (unlikely(io->niov - 2 > qp->max_pieces - 2u || qp->max_pieces < 2 || !io->iov))
+		return false;
+	tail = tail_get(qp);
+	if (unlikely(!tail ||
+		     fill_list(qp, tail, slot_bufs(qp, slot), io->iov, n, access) != nblocks << qp->ns_shift))
+		return false;
+	tail_use(qp, position, tail, n);
+	cid = slot_next_cid(slot);
+	start_slot(slot, cid, io->iov->buf, io->user_data, tick_now(qp), REF_PIECES | n);
+	put_rw(capsule, io_head, cid, 0, list_sgl(n), io->lba, cdw12 | fua);
+	return true;
+}
+
+/* Takes a slot and a capsule for one command; the caller has checked that there are. */
+static struct qslot *take(struct nvmfr_qpair *qp, struct nvme_sqe **sqe, uint32_t *cid)
 {
 	struct qslot *slot = qp->free_top[-1];
-	uint32_t position = qp->send_seq - qp->lap;
 
-	*sqe = (struct nvme_sqe *)(void *)(qp->capsules + (size_t)position * FAB_CAPSULE_BYTES);
+	*sqe = (struct nvme_sqe *)(void *)capsule_at(qp, qp->position);
 	*cid = slot_next_cid(slot);
 	advance(qp, 1);
 	return slot;
@@ -153,11 +132,11 @@ int nvmfr__qpair_post_raw(struct nvmfr_qpair *qp, const struct nvme_sqe *sqe, ui
 	qpair_credit(qp);
 	if (qpair_room(qp) == 0)
 		return -EAGAIN;
-	position = qp->send_seq - qp->lap;
-	slot = nvmfr__qpair_take(qp, &place, &cid);
+	position = qp->position;
+	slot = take(qp, &place, &cid);
 	*place = *sqe;
 	place->cid = to_le16((uint16_t)cid);
-	start_slot(slot, cid, NULL, user_data, tick_now(qp));
+	start_slot(slot, cid, NULL, user_data, tick_now(qp), 0);
 	return qp->ops->post_send(qp->ep, position, 1);
 }
 
@@ -243,9 +222,9 @@ static int check_buffer(const struct nvmfr_qpair *qp, const struct nvmfr_io *io,
 /* Flush and Write Zeroes of one command: an SQE without data. */
 static int submit_dataless(struct nvmfr_qpair *qp, const struct nvmfr_io *io)
 {
-	uint32_t position = qp->send_seq - qp->lap, cid;
+	uint32_t position = qp->position, cid;
 	struct nvme_sqe *sqe;
-	struct qslot *slot = nvmfr__qpair_take(qp, &sqe, &cid);
+	struct qslot *slot = take(qp, &sqe, &cid);
 
 	nvme_sqe_init(sqe, io->op);
 	sqe->cid = to_le16((uint16_t)cid);
@@ -257,7 +236,7 @@ static int submit_dataless(struct nvmfr_qpair *qp, const struct nvmfr_io *io)
 		sqe->cdw12 = to_le32((uint32_t)(io->nblocks - 1) |
 				     (io->flags & NVMFR_IO_FUA ? NVME_RW_FUA : 0));
 	}
-	start_slot(slot, cid, NULL, io->user_data, tick_now(qp));
+	start_slot(slot, cid, NULL, io->user_data, tick_now(qp), 0);
 	return qp->ops->post_send(qp->ep, position, 1);
 }
 
@@ -270,7 +249,7 @@ static void remember_namespace(struct nvmfr_qpair *qp, const struct ns_entry *ns
 		return;
 	qp->nsid = ns->nsid;
 	qp->ns_blocks = ns->blocks;
-	qp->ns_shift = ns->shift;
+	qp->ns_shift = (uint8_t)ns->shift;
 	qp->ns_max_blocks = nvmfr__min_u64(blocks, ns->blocks);
 	qp->read_head = IO_HEAD(NVMFR_OP_READ, ns->nsid);
 	/* Compared after read_head, or with a write's own: this one never equals. */
@@ -288,24 +267,24 @@ static bool fits_one_command(const struct nvmfr_qpair *qp, const struct nvmfr_io
 
 static int submit_data(struct nvmfr_qpair *qp, const struct nvmfr_io *io, const struct ns_entry *ns)
 {
-	uint32_t position = qp->send_seq - qp->lap,
-		 fua = io->flags & NVMFR_IO_FUA ? NVME_RW_FUA : 0;
-	uint64_t head = IO_HEAD(io->op, io->nsid);
-	int err;
+	const uint32_t position = qp->position, fua = io->flags & NVMFR_IO_FUA ? NVME_RW_FUA : 0;
+	const uint64_t head = IO_HEAD(io->op, io->nsid);
+	unsigned char *capsule = capsule_at(qp, position);
+	struct qslot *slot = qp->free_top[-1];
+	int err = io->flags & NVMFR_IO_VEC ? 0 : check_buffer(qp, io, ns);
+	bool filled = false;
 
-	if (!(io->flags & NVMFR_IO_VEC)) {
-		err = check_buffer(qp, io, ns);
-		if (err)
-			return err;
-		if (fits_one_command(qp, io, ns) &&
-		    fill(qp, qp->free_top[-1], capsule_at(qp, position), head, io->op, io->lba,
-			 io->nblocks, io->buf, io->offset_bytes, io->user_data, fua,
-			 tick_now(qp))) {
-			advance(qp, 1);
-			return qp->ops->post_send(qp->ep, position, 1);
-		}
-	}
-	return nvmfr__split_submit(qp, io, ns);
+	if (err)
+		return err;
+	if (io->flags & NVMFR_IO_VEC)
+		filled = fill_vec(qp, slot, capsule, head, io, fua);
+	else if (fits_one_command(qp, io, ns))
+		filled = fill(qp, slot, capsule, head, io->op, io->lba, io->nblocks, io->buf,
+			      io->offset_bytes, io->user_data, fua);
+	if (!filled)
+		return nvmfr__split_submit(qp, io, ns);
+	advance(qp, 1);
+	return post(qp, position, 1);
 }
 
 static __attribute__((noinline)) int submit_slow(struct nvmfr_qpair *qp, const struct nvmfr_io *io)
@@ -364,17 +343,25 @@ INLINE bool fill_one(struct nvmfr_qpair *qp, uint32_t op, uint32_t nsid, uint64_
 
 	return likely(qp->credit != 0) && likely(qp->free_top != qp->free_base) &&
 	       likely_live(qp) && likely(head == IO_HEAD(op, nsid)) &&
-	       likely(fill(qp, qp->free_top[-1], capsule_at(qp, qp->send_seq - qp->lap), head, op,
-			   lba, nblocks, buf, offset, user_data, 0, tick_now(qp)));
+	       likely(fill(qp, qp->free_top[-1], capsule_at(qp, qp->position), head, op, lba,
+			   nblocks, buf, offset, user_data, 0));
 }
 
 /* Behind fill_one: the rest is the fabric's. */
-INLINE int post_one(struct nvmfr_qpair *qp)
+INLINE int post_read(struct nvmfr_qpair *qp)
 {
-	uint32_t position = qp->send_seq - qp->lap;
+	uint32_t position = qp->position;
 
 	advance(qp, 1);
 	return qp->ops->post_send(qp->ep, position, 1);
+}
+
+INLINE int post_write(struct nvmfr_qpair *qp)
+{
+	uint32_t position = qp->position;
+
+	advance(qp, 1);
+	return post(qp, position, 1);
 }
 
 /*
@@ -391,7 +378,7 @@ static __attribute__((noinline)) int read_slow(struct nvmfr_qpair *qp, uint32_t 
 		return err;
 	if (!fill_one(qp, NVMFR_OP_READ, nsid, lba, nblocks, buf, offset, user_data))
 		return submit_parts(qp, NVMFR_OP_READ, nsid, lba, nblocks, buf, offset, user_data);
-	return post_one(qp);
+	return post_read(qp);
 }
 
 static __attribute__((noinline)) int write_slow(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba,
@@ -404,7 +391,7 @@ static __attribute__((noinline)) int write_slow(struct nvmfr_qpair *qp, uint32_t
 		return err;
 	if (!fill_one(qp, NVMFR_OP_WRITE, nsid, lba, nblocks, buf, offset, user_data))
 		return submit_parts(qp, NVMFR_OP_WRITE, nsid, lba, nblocks, buf, offset, user_data);
-	return post_one(qp);
+	return post_write(qp);
 }
 
 int nvmfr__qpair_read(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks,
@@ -412,7 +399,7 @@ int nvmfr__qpair_read(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint6
 {
 	if (unlikely(!fill_one(qp, NVMFR_OP_READ, nsid, lba, nblocks, buf, offset, user_data)))
 		return read_slow(qp, nsid, lba, nblocks, buf, offset, user_data);
-	return post_one(qp);
+	return post_read(qp);
 }
 
 int nvmfr__qpair_write(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks,
@@ -420,24 +407,23 @@ int nvmfr__qpair_write(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint
 {
 	if (unlikely(!fill_one(qp, NVMFR_OP_WRITE, nsid, lba, nblocks, buf, offset, user_data)))
 		return write_slow(qp, nsid, lba, nblocks, buf, offset, user_data);
-	return post_one(qp);
+	return post_write(qp);
 }
 
 INLINE bool fill_io(struct nvmfr_qpair *qp, struct qslot *slot, unsigned char *capsule,
-		    uint64_t head, uint32_t op, const struct nvmfr_io *io, uint32_t tick)
+		    uint64_t head, uint32_t op, const struct nvmfr_io *io)
 {
 	return fill(qp, slot, capsule, head, op, io->lba, io->nblocks, io->buf, io->offset_bytes,
-		    io->user_data, 0, tick);
+		    io->user_data, 0);
 }
 
-/* Plain reads and writes of ios, as far as they go: how many were written to the ring. */
+/* Reads and writes of ios, as far as they need no second look: how many were written to the ring. */
 INLINE uint32_t fill_run(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, uint32_t n)
 {
-	unsigned char *capsule = capsule_at(qp, qp->send_seq - qp->lap);
+	unsigned char *capsule = capsule_at(qp, qp->position);
 	const uint64_t read_head = qp->read_head, write_head = qp->write_head;
 	const struct nvmfr_io *io = ios, *end = ios + n;
 	struct qslot **slots = qp->free_top;
-	uint32_t tick = tick_now(qp);
 
 	for (; io < end; io++, capsule += FAB_CAPSULE_BYTES) {
 		struct qslot *slot = *--slots;
@@ -448,9 +434,11 @@ INLINE uint32_t fill_run(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, uin
 		if (unlikely(io->reserved1[0] | io->reserved1[1]))
 			break;
 		if (likely(head == read_head))
-			filled = fill_io(qp, slot, capsule, head, NVMFR_OP_READ, io, tick);
+			filled = fill_io(qp, slot, capsule, head, NVMFR_OP_READ, io);
 		else if (head == write_head)
-			filled = fill_io(qp, slot, capsule, head, NVMFR_OP_WRITE, io, tick);
+			filled = fill_io(qp, slot, capsule, head, NVMFR_OP_WRITE, io);
+		else if (head == (read_head | IO_HEAD_VEC) || head == (write_head | IO_HEAD_VEC))
+			filled = fill_vec(qp, slot, capsule, head - IO_HEAD_VEC, io, 0);
 		else
 			break;
 		if (unlikely(!filled))
@@ -466,14 +454,13 @@ int nvmfr__qpair_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, unsi
 
 	while (done < n && !err) {
 		uint32_t room = likely_live(qp) ? qpair_room(qp) : 0;
-		uint32_t first = qp->send_seq - qp->lap;
-		uint32_t count = 0;
+		uint32_t first = qp->position, count = 0;
 
 		if (likely(room))
 			count = fill_run(qp, ios + done, nvmfr__min_u32(room, n - done));
 		if (count) {
 			advance(qp, count);
-			qp->ops->post_send(qp->ep, first, count);
+			post(qp, first, count);
 			done += count;
 		}
 		if (done == n)

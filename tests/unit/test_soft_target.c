@@ -151,7 +151,7 @@ Test(soft_connect, no_in_capsule_data_on_the_admin_queue)
 {
 	struct rig rig;
 	struct nvme_sqe sqe;
-	struct fab_tail tail;
+	struct fab_carry tail;
 
 	rig_open(&rig, NULL);
 	rig.admin = (struct queue){ .ep = rig_ep(&rig, 0, 32) };
@@ -159,7 +159,7 @@ Test(soft_connect, no_in_capsule_data_on_the_admin_queue)
 	rig_request(&rig, rig.admin.ep, nvme_cm_request(0, 32, 0));
 	nvme_sqe_connect(&sqe, 0, 32, 0, 0);
 	sqe.dptr = nvme_sgl_icd(0, 1024);
-	tail = (struct fab_tail){ .addr = (uintptr_t)rig.data, .bytes = 1024, .lkey = rig.mr.lkey };
+	tail = (struct fab_carry){ .addr = (uintptr_t)rig.data, .bytes = 1024, .lkey = rig.mr.lkey };
 	rig_post(&rig.admin, &sqe, &tail);
 	rig_answer(&rig.admin);
 	cr_expect(rig.admin.bad, "the connection is gone");
@@ -466,13 +466,13 @@ Test(soft_io, capsule_longer_than_ioccsz)
 {
 	struct nvmfr_soft_opts opts;
 	struct nvme_sqe sqe;
-	struct fab_tail tail;
+	struct fab_carry tail;
 	struct rig rig;
 
 	nvmfr__soft_opts_default(&opts);
 	opts.ioccsz = 4 + 31;
 	rig_up(&rig, &opts);
-	tail = (struct fab_tail){ .addr = (uintptr_t)rig.data, .bytes = 512, .lkey = rig.mr.lkey };
+	tail = (struct fab_carry){ .addr = (uintptr_t)rig.data, .bytes = 512, .lkey = rig.mr.lkey };
 	sqe = rig_rw(&rig, NVME_IO_WRITE, 0, 1);
 	sqe.dptr = nvme_sgl_icd(0, 512);
 	rig_post(&rig.io, &sqe, &tail);
