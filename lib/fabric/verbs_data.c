@@ -88,12 +88,12 @@ SAME_PLACE(send_flags);
 int nvmfr__verbs_post_send(struct fab_ep *fep, uint32_t first, uint32_t n)
 {
 	struct verbs_ep *ep = nvmfr__to_verbs_ep(fep);
-	struct verbs_send *send = &ep->sends[first], *last = send + n - 1;
+	struct verbs_send *last = &ep->sends[first + n - 1];
 	struct ibv_send_wr *bad;
 	int err;
 
 	last->next = NULL;
-	err = ibv_post_send(ep->qp, (struct ibv_send_wr *)(void *)send, &bad);
+	err = ibv_post_send(ep->qp, (struct ibv_send_wr *)(void *)&ep->sends[first], &bad);
 	last->next = last + 1;
 	if (unlikely(err))
 		post_failed(ep, err, "send");

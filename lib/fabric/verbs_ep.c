@@ -39,13 +39,16 @@ static int check_limits(const struct verbs_ep *ep)
 
 /* ---- the mapping ------------------------------------------------------------------------------ */
 
+/* A ring's end costs a slow path; a tiny ring would have it all the time. */
+enum { MIN_RING = 64 };
+
 static void set_geometry(struct verbs_ep *ep)
 {
 	uint32_t depth = ep->params.depth;
 
-	ep->base.send_positions =
-		(depth + 2u * FAB_SIGNAL_EVERY - 1) / FAB_SIGNAL_EVERY * FAB_SIGNAL_EVERY;
-	ep->base.recv_positions = depth + FAB_RECV_BATCH;
+	ep->base.send_positions = MAX(
+		(depth + 2u * FAB_SIGNAL_EVERY - 1) / FAB_SIGNAL_EVERY * FAB_SIGNAL_EVERY, MIN_RING);
+	ep->base.recv_positions = MAX(depth + FAB_RECV_BATCH, MIN_RING);
 	if (ep->params.max_descriptors > 1)
 		ep->base.tail_bytes =
 			16u * MIN(ep->params.max_descriptors, (uint16_t)FAB_MAX_DESCRIPTORS);

@@ -8,20 +8,31 @@
 #define INLINE static inline __attribute__((always_inline))
 
 /*
- * The first eight bytes of a struct nvmfr_io: op, reserved, flags, nsid. One compare with what the last
- * checked namespace allows (qp->read_head, qp->write_head) covers all of these.
+ * The first eight bytes of a struct nvmfr_io (op, reserved, flags, nsid) and those of an SQE but for its
+ * CID (opcode, flags, nsid) tell the same. One compare with what the last checked namespace allows
+ * (qp->read_head, qp->write_head) covers all of these.
  */
 _Static_assert(offsetof(struct nvmfr_io, op) == 0 && offsetof(struct nvmfr_io, flags) == 2 &&
 		       offsetof(struct nvmfr_io, nsid) == 4 && offsetof(struct nvmfr_io, lba) == 8,
 	       "head of struct nvmfr_io");
 
+#define SQE_HEAD(op, nsid) ((uint64_t)(nsid) << 32 | NVME_FLAGS_PSDT_SGL << 8 | (uint64_t)(op))
+
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-#define IO_HEAD(op, nsid) ((uint64_t)(nsid) << 32 | (uint64_t)(op))
-#define IO_HEAD_VEC	  ((uint64_t)NVMFR_IO_VEC << 16)
+#define IO_HEAD_VEC ((uint64_t)NVMFR_IO_VEC << 16)
 #else
-#define IO_HEAD(op, nsid) ((uint64_t)(op) << 56 | (uint64_t)(nsid))
-#define IO_HEAD_VEC	  ((uint64_t)NVMFR_IO_VEC << 32)
+#define IO_HEAD_VEC ((uint64_t)NVMFR_IO_VEC << 32)
 #endif
+
+/* What a plain struct nvmfr_io begins with where its SQE begins so. */
+static inline uint64_t io_head_of(uint64_t sqe_head)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+	return sqe_head - (NVME_FLAGS_PSDT_SGL << 8);
+#else
+	return sqe_head << 56 | sqe_head >> 32;
+#endif
+}
 
 INLINE void put64(unsigned char *capsule, unsigned int word, uint64_t value)
 {
@@ -35,21 +46,11 @@ INLINE unsigned char *capsule_at(const struct nvmfr_qpair *qp, uint32_t position
 	return qp->capsules + (size_t)position * FAB_CAPSULE_BYTES;
 }
 
-/* SQE dwords 0 and 1, but for the CID. */
-INLINE uint64_t sqe_head(uint64_t io_head)
-{
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-	return io_head + (NVME_FLAGS_PSDT_SGL << 8);
-#else
-	return (io_head & UINT32_MAX) << 32 | NVME_FLAGS_PSDT_SGL << 8 | io_head >> 56;
-#endif
-}
-
 /* Words 1, 2 and 7 of an I/O queue's capsules are zero from connect on and stay so. */
-INLINE void put_rw(unsigned char *capsule, uint64_t io_head, uint32_t cid, uint64_t sgl0,
+INLINE void put_rw(unsigned char *capsule, uint64_t head, uint32_t cid, uint64_t sgl0,
 		   uint64_t sgl1, uint64_t lba, uint64_t cdw12)
 {
-	put64(capsule, 0, sqe_head(io_head) | (uint64_t)cid << 16);
+	put64(capsule, 0, head | (uint64_t)cid << 16);
 	put64(capsule, 3, sgl0);
 	put64(capsule, 4, sgl1);
 	put64(capsule, 5, lba);
@@ -91,21 +92,16 @@ INLINE void set_carry(struct nvmfr_qpair *qp, uint32_t position, uint64_t addr, 
 	qp->carries = true;
 }
 
-/* A place for a list of descriptors, or NULL: all are out. */
-INLINE unsigned char *tail_get(struct nvmfr_qpair *qp)
+/* The place for the list of descriptors that goes out with the SEND of `position`. */
+INLINE unsigned char *tail_at(const struct nvmfr_qpair *qp, uint32_t position)
 {
-	if (unlikely(tails_full(qp)))
-		reclaim_tails(qp);
-	if (unlikely(tails_full(qp)))
-		return NULL;
-	return qp->ep->tails + (size_t)(qp->tail_seq % FAB_TAILS) * qp->ep->tail_bytes;
+	return qp->ep->tails + (size_t)((qp->lap + position) % FAB_TAILS) * qp->ep->tail_bytes;
 }
 
-/* The list got from tail_get() goes out with the SEND of `position`. */
-INLINE void tail_use(struct nvmfr_qpair *qp, uint32_t position, const unsigned char *tail,
+/* It was written. */
+INLINE void set_list(struct nvmfr_qpair *qp, uint32_t position, const unsigned char *tail,
 		     uint32_t descriptors)
 {
-	qp->tail_send[qp->tail_seq++ % FAB_TAILS] = qp->lap + position;
 	set_carry(qp, position, (uintptr_t)tail, descriptors * (uint32_t)sizeof(struct nvme_sgl),
 		  qp->ep->tails_lkey);
 }

@@ -28,14 +28,17 @@ static void put_slot(struct nvmfr_qpair *qp, struct qslot *slot, uint32_t cid)
 	*qp->free_top++ = slot;
 }
 
+/* Result, status and flags: one word, zero where all went well. */
+#define OUTCOME offsetof(struct nvmfr_completion, result)
+_Static_assert(offsetof(struct nvmfr_completion, cqe_result) == OUTCOME + sizeof(uint64_t),
+	       "one word");
+
 static inline void put_completion(struct nvmfr_completion *out, uint64_t user_data,
 				  uint64_t qpair_data, uint64_t cqe_result)
 {
 	out->user_data = user_data;
 	out->qpair_data = qpair_data;
-	out->result = 0;
-	out->status = 0;
-	out->flags = 0;
+	memset((char *)out + OUTCOME, 0, sizeof(uint64_t));
 	out->cqe_result = cqe_result;
 }
 
@@ -72,13 +75,11 @@ static unsigned int end_command(struct nvmfr_qpair *qp, struct qslot *slot, uint
 /* Whether the SEND of a slot's command may still read the caller's data. */
 static inline bool send_open(const struct nvmfr_qpair *qp, const struct qslot *slot)
 {
-	uint32_t ref = slot_ref(slot), position = ref & ~REF_CARRIES, seq = qp->lap + position;
+	uint32_t ref = slot_ref(slot);
 
-	if (!(ref & REF_CARRIES))
-		return false;
-	if (position >= qp->position)
-		seq -= qp->send_positions; /* it went out in the lap before */
-	return !qpair_send_done(qp, seq);
+	/* Of the SENDs between the oldest and the newest that are not done? */
+	return qp->chores.carrying && (ref & REF_CARRIES) &&
+	       ((ref - qp->done_seq) & REF_SEQ) <= ((qp->carried_seq - qp->done_seq) & REF_SEQ);
 }
 
 /* The response to a SEND that may still read the caller's data: kept until that is done, too. */
@@ -157,7 +158,7 @@ static __attribute__((noinline)) unsigned int end_odd(struct nvmfr_qpair *qp, st
 }
 
 /*
- * Good completions from responses that lie one behind the other, until n are taken or one is not what
+ * Good completions from n responses that lie one behind the other, one or more, until one is not what
  * its slot expects. Returns how many.
  */
 static inline __attribute__((always_inline)) uint32_t take_good(struct nvmfr_qpair *qp,
@@ -168,10 +169,10 @@ static inline __attribute__((always_inline)) uint32_t take_good(struct nvmfr_qpa
 	struct qslot *const slots = qp->slots;
 	const uint64_t qpair_data = qp->qpair_data;
 	const uint32_t mask = qp->mask;
-	struct qslot **top = qp->free_top;
-	uint32_t i;
+	struct qslot **const before = qp->free_top, **const end = before + n, **top;
 
-	for (i = 0; i < n; i++, response += FAB_RESPONSE_BYTES, out++) {
+	top = before;
+	do {
 		uint32_t dword = load32(response + 12);
 		struct qslot *slot = &slots[dword & mask];
 
@@ -179,21 +180,23 @@ static inline __attribute__((always_inline)) uint32_t take_good(struct nvmfr_qpa
 			break;
 		set_slot_state(slot, dword ^ 1u);
 		*top++ = slot;
-		put_completion(out, slot->user_data, qpair_data, load64(response));
-	}
+		put_completion(out++, slot->user_data, qpair_data, load64(response));
+		response += FAB_RESPONSE_BYTES;
+	} while (top < end);
 	qp->free_top = top;
-	return i;
+	return (uint32_t)(top - before);
 }
 
-/* The same where children are in flight, or SENDs that carry data may not be done. */
+/* The same where children are in flight, or SENDs that carry data may not be done: until *out is end. */
 static __attribute__((noinline)) uint32_t take_mixed(struct nvmfr_qpair *qp,
 						     const unsigned char *response,
-						     struct nvmfr_completion **out, uint32_t n)
+						     struct nvmfr_completion **out,
+						     const struct nvmfr_completion *end, uint32_t n)
 {
 	struct nvmfr_completion *at = *out;
 	uint32_t i;
 
-	for (i = 0; i < n; i++, response += FAB_RESPONSE_BYTES) {
+	for (i = 0; i < n && at < end; i++, response += FAB_RESPONSE_BYTES) {
 		uint32_t dword = load32(response + 12);
 		struct qslot *slot = &qp->slots[dword & qp->mask];
 		uint64_t state = slot_state(slot);
@@ -225,36 +228,35 @@ static inline void took(struct nvmfr_qpair *qp, uint32_t n)
 	qp->recv_pos += n;
 }
 
-/* Takes up to n responses, none behind one that breaks the queue. Returns how many completions that
- * made. */
+/* Takes the responses that are there, none behind one that breaks the queue, as long as the completions they
+ * make find room. Returns how many completions. */
 static inline __attribute__((always_inline)) unsigned int
-consume(struct nvmfr_qpair *qp, struct nvmfr_completion *out, uint32_t n)
+consume(struct nvmfr_qpair *qp, struct nvmfr_completion *out, uint32_t max)
 {
-	struct nvmfr_completion *const begin = out;
+	const struct nvmfr_completion *const begin = out, *const end = out + max;
 	bool was_broken = qp->broken;
 
-	while (n) {
+	while (qp->chores.ready && out < end) {
 		const unsigned char *response;
 		uint32_t run, taken;
 
 		if (unlikely(qp->recv_pos == qp->recv_positions))
 			qp->recv_pos = 0;
 		response = qp->responses + (size_t)qp->recv_pos * FAB_RESPONSE_BYTES;
-		run = nvmfr__min_u32(n, qp->recv_positions - qp->recv_pos);
+		run = nvmfr__min_u32(qp->chores.ready, qp->recv_positions - qp->recv_pos);
 		if (unlikely(qp->children || qp->chores.carrying)) {
-			taken = take_mixed(qp, response, &out, run);
+			taken = take_mixed(qp, response, &out, end, run);
 		} else {
+			run = nvmfr__min_u32(run, (uint32_t)(end - out));
 			taken = take_good(qp, response, out, run);
 			out += taken;
 		}
-		n -= taken;
 		took(qp, taken);
-		if (likely(taken == run))
+		if (likely(taken == run) || out == end)
 			continue;
 		out += consume_odd(qp, out);
 		if (unlikely(qp->broken && !was_broken))
 			break;
-		n--;
 		took(qp, 1);
 	}
 	return (unsigned int)(out - begin);
@@ -287,6 +289,12 @@ static void repost(struct nvmfr_qpair *qp)
 
 	qp->unposted = 0;
 	qp->ops->post_recv(qp->ep, n);
+}
+
+static __attribute__((noinline)) int repost_and_return(struct nvmfr_qpair *qp, uint32_t got)
+{
+	repost(qp);
+	return (int)got;
 }
 
 /* The service's tick moved: is a command over its time? Told once; the association goes down for
@@ -350,7 +358,7 @@ static unsigned int collect_rest(struct nvmfr_qpair *qp, struct nvmfr_completion
 	while (n < max && (qp->chores.ready || (word & FAB_POLL_MORE))) {
 		if (!qp->chores.ready)
 			word = poll_fabric(qp);
-		n += consume(qp, out + n, nvmfr__min_u32(qp->chores.ready, max - n));
+		n += consume(qp, out + n, max - n);
 		if (n < max)
 			n += release_held(qp, out + n, max - n);
 		if (qp->broken && qp->err == -EPROTO)
@@ -413,7 +421,7 @@ static __attribute__((noinline)) int poll_rest(struct nvmfr_qpair *qp, struct nv
 					       unsigned int max, unsigned int n, uint64_t word)
 {
 	for (;;) {
-		n += consume(qp, out + n, nvmfr__min_u32(qp->chores.ready, max - n));
+		n += consume(qp, out + n, max - n);
 		n += look_after(qp, word, out + n, max - n);
 		if (n == max || qp->broken || !(qp->chores.ready || (word & FAB_POLL_MORE)))
 			break;
@@ -449,9 +457,9 @@ static __attribute__((noinline)) int poll_word(struct nvmfr_qpair *qp, struct nv
 
 /*
  * The common case in line: plain responses and nothing else, that fit the caller's array and lie in one
- * piece of the ring. Credit stays as it is: it counts the ring's room, and no SEND was done. Whoever
- * polls often comes out of line every FAB_RECV_BATCH responses and at each empty poll, and there time
- * is looked at.
+ * piece of the ring. Credit stays as it is: it counts the ring's room, and no SEND was done. Every
+ * FAB_SIGNAL_EVERY commands, when a SEND is told to be done, and at each empty poll it goes out of line,
+ * and there time is looked at.
  */
 int nvmfr__qpair_poll(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max)
 {
@@ -470,9 +478,9 @@ int nvmfr__qpair_poll(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsi
 	taken = take_good(qp, qp->responses + (size_t)qp->recv_pos * FAB_RESPONSE_BYTES, out, got);
 	qp->recv_pos += taken;
 	qp->unposted += taken;
-	if (unlikely(taken != got) || unlikely(qp->unposted >= FAB_RECV_BATCH)) {
+	if (unlikely(taken != got)) {
 		qp->chores.ready = got - taken;
 		return poll_rest(qp, out, max, taken, 0);
 	}
-	return (int)got;
+	return likely(qp->unposted < FAB_RECV_BATCH) ? (int)got : repost_and_return(qp, got);
 }

@@ -179,7 +179,6 @@ static void move_in(struct nvmfr_qpair *qp, struct nvmfr_qpair *boot)
 	qp->done_seq = boot->done_seq;
 	qp->recv_pos = boot->recv_pos;
 	qp->chores = boot->chores;
-	qp->tail_seq = qp->tail_done = 0;
 	qp->unposted = boot->unposted;
 	qp->ep = boot->ep;
 	qp->ops = boot->ops;
@@ -300,7 +299,7 @@ static bool slot_names(const struct nvmfr_qpair *qp, const struct qslot *slot,
 {
 	const struct nvmfr_buffer *_Atomic *bufs = slot_bufs(qp, slot);
 	uint32_t ref = slot_ref(slot);
-	bool pieces = state_kind(slot_state(slot)) == SLOT_PLAIN && (ref & REF_PIECES);
+	bool pieces = state_kind(slot_state_foreign(slot)) == SLOT_PLAIN && (ref & REF_PIECES);
 	uint32_t n = pieces ? ref & ~REF_PIECES : 0;
 
 	for (uint32_t i = 0; i < n; i++)
@@ -314,7 +313,7 @@ bool nvmfr__qpair_names(const struct nvmfr_qpair *qp, const struct nvmfr_buffer 
 	for (uint32_t i = 0; qp->slots && i <= qp->mask; i++) {
 		const struct qslot *slot = &qp->slots[i];
 
-		if (slot_in_flight(qp, slot) && slot_names(qp, slot, buf))
+		if (state_in_flight(qp, slot, slot_state_foreign(slot)) && slot_names(qp, slot, buf))
 			return true;
 	}
 	return false;
@@ -435,7 +434,8 @@ static int arm_live(struct nvmfr_qpair *qp)
 		return 1;
 	/* SENDs done may have made room, for who was told that there is none. */
 	return FAB_POLL_SENDS(word) &&
-	       (qp->chores.held || qp->chores.backlog || !qp->credit || tails_full(qp));
+	       (qp->chores.held || qp->chores.backlog || !qp->credit ||
+		tail_taken(qp, qpair_seq(qp)));
 }
 
 int nvmfr__qpair_arm(struct nvmfr_qpair *qp)

@@ -13,7 +13,8 @@
  * many capsules fit without a second look at the ring: room and the ring's end in one number, 0 whenever
  * the slow path must see to something first.
  *
- * Descriptor lists lie in FAB_TAILS places, used in turn. One is free again when its SEND is done.
+ * Lists of descriptors lie in FAB_TAILS places, by sequence number: so a command with a list may be
+ * written only while fewer SENDs than that are not done.
  *
  * Threads. The owner's fields are one thread's. `link` is what owner and service tell each other,
  * guarded by the host's lock; `word` changes (release) whenever link has something new for the owner.
@@ -40,7 +41,7 @@ enum slot_kind {
 };
 
 struct qslot {
-	_Atomic uint64_t state; /* in flight: CID, kind << 32; else the last CID ^ 1 */
+	uint64_t state; /* in flight: CID, kind << 32; else the last CID ^ 1; by set_slot_state() */
 	uint64_t user_data;
 	const struct nvmfr_buffer *_Atomic buf; /* NULL: none, or in_use counts it */
 	_Atomic uint64_t stamp; /* tick of the submit, ref << 32 */
@@ -50,7 +51,8 @@ _Static_assert(sizeof(struct qslot) == 32, "two slots to a cache line");
 #define SLOT_STATE(cid, kind) ((uint64_t)(kind) << 32 | (cid))
 
 /* What a slot's ref says. A child's is the index of its parent. */
-#define REF_CARRIES UINT32_C(0x80000000) /* and the ring position of a SEND that carries the caller's data */
+#define REF_CARRIES UINT32_C(0x80000000) /* and, of a SEND that carries the caller's data, its sequence number */
+#define REF_SEQ	    UINT32_C(0x3fffffff) /* so much of it */
 #define REF_PIECES  UINT32_C(0x40000000) /* and how many: their buffers are in slot_bufs() */
 
 /* The response of a SLOT_HELD. */
@@ -128,19 +130,21 @@ struct qpair_link {
 };
 
 struct nvmfr_qpair {
-	/* written on every command or batch */
+	/* written on every command or batch; counts that grow together do not lie together, lest the compiler
+	 * should take them for a vector */
 	_Alignas(CACHE_LINE) uint32_t credit;
-	uint32_t position, lap, done_seq;
+	uint32_t lap;
+	uint32_t position, done_seq;
 	struct qslot **free_top; /* the next free slot is free_top[-1] */
 	uint32_t recv_pos; /* of the oldest response not consumed; recv_positions is 0 */
-	uint32_t unposted; /* receives consumed, not reposted */
+	uint32_t carried_seq; /* of the newest SEND that carries the caller's data */
 	struct qpair_chores {
 		uint32_t ready; /* responses seen by the fabric, not consumed */
 		uint16_t held; /* SLOT_HELD */
 		bool carrying; /* a SEND that carries the caller's data may not be done */
 		bool backlog; /* one of the parents has commands to issue */
 	} chores; /* all zero: nothing that a poll must see to beside the fabric */
-	uint32_t carried_seq; /* of the newest such SEND */
+	uint32_t unposted; /* receives consumed, not reposted */
 	uint32_t children; /* SLOT_CHILD in flight */
 	bool carries; /* something to carry was written since the last post */
 
@@ -150,7 +154,7 @@ struct nvmfr_qpair {
 	const void *host;
 	uint32_t adopted; /* *word while live and well; else WORD_NEVER */
 	uint32_t nsid; /* the namespace last used; 0: none */
-	uint64_t read_head, write_head; /* first 8 bytes of a plain nvmfr_io to it */
+	uint64_t read_head, write_head; /* first 8 bytes of a plain SQE to it, but for the CID; 0: none may be */
 	uint64_t ns_blocks;
 	uint64_t ns_max_blocks; /* one command's, at most ns_blocks; 0: none is remembered */
 
@@ -169,14 +173,11 @@ struct nvmfr_qpair {
 	_Alignas(CACHE_LINE) uint32_t icd_bytes;
 	uint32_t key_offset; /* of this device's key in a buffer */
 	uint64_t qpair_data;
-	/* descriptor lists */
-	uint32_t tail_seq, tail_done; /* lists written; those of them whose SEND is done */
 	unsigned char *more; /* at i * more_stride: slot i's buffers, or its held response */
 	struct qparent *parents, *parent_free, *backlog; /* the one that has commands to issue */
 
 	/* cold */
-	_Alignas(CACHE_LINE) uint32_t tail_send[FAB_TAILS]; /* sequence number of the SEND */
-	uint32_t depth;
+	_Alignas(CACHE_LINE) uint32_t depth;
 	uint32_t parent_count;
 	uint32_t dev_index;
 	uint32_t seen; /* *word at the last look at link */
@@ -239,15 +240,23 @@ static inline bool qpair_send_done(const struct nvmfr_qpair *qp, uint32_t seq)
 	return (int32_t)(qp->done_seq - seq) > 0;
 }
 
-/* Relaxed: only buffer release looks from another thread, and that look is as good as its moment. */
+/*
+ * Only the owner writes, so its own look is a plain one, which a compare can do in memory. Buffer release
+ * looks from another thread; that look is as good as its moment.
+ */
 static inline uint64_t slot_state(const struct qslot *slot)
 {
-	return atomic_load_explicit(&slot->state, memory_order_relaxed);
+	return slot->state;
+}
+
+static inline uint64_t slot_state_foreign(const struct qslot *slot)
+{
+	return __atomic_load_n(&slot->state, __ATOMIC_RELAXED);
 }
 
 static inline void set_slot_state(struct qslot *slot, uint64_t state)
 {
-	atomic_store_explicit(&slot->state, state, memory_order_relaxed);
+	__atomic_store_n(&slot->state, state, __ATOMIC_RELAXED);
 }
 
 static inline enum slot_kind state_kind(uint64_t state)
@@ -265,11 +274,15 @@ static inline uint32_t slot_ref(const struct qslot *slot)
 	return (uint32_t)(atomic_load_explicit(&slot->stamp, memory_order_relaxed) >> 32);
 }
 
+static inline bool state_in_flight(const struct nvmfr_qpair *qp, const struct qslot *slot,
+				   uint64_t state)
+{
+	return state_kind(state) != SLOT_PLAIN || (state & qp->mask) == (uint64_t)(slot - qp->slots);
+}
+
 static inline bool slot_in_flight(const struct nvmfr_qpair *qp, const struct qslot *slot)
 {
-	uint64_t state = slot_state(slot);
-
-	return state_kind(state) != SLOT_PLAIN || (state & qp->mask) == (uint64_t)(slot - qp->slots);
+	return state_in_flight(qp, slot, slot_state(slot));
 }
 
 /* Memory that a slot has beside it: for the buffers of a vectored I/O, or for a held response. */
@@ -313,17 +326,10 @@ static inline uint64_t qpair_commands(const struct nvmfr_qpair *qp)
 	return qp->laps + qp->position - (qp->depth - free_slots(qp));
 }
 
-/* Frees the lists whose SENDs are done. */
-static inline void reclaim_tails(struct nvmfr_qpair *qp)
+/* Whether the place of the list of the SEND with this number may hold another one's. */
+static inline bool tail_taken(const struct nvmfr_qpair *qp, uint32_t seq)
 {
-	while (qp->tail_done != qp->tail_seq &&
-	       qpair_send_done(qp, qp->tail_send[qp->tail_done % FAB_TAILS]))
-		qp->tail_done++;
-}
-
-static inline bool tails_full(const struct nvmfr_qpair *qp)
-{
-	return qp->tail_seq - qp->tail_done == FAB_TAILS;
+	return seq - qp->done_seq >= FAB_TAILS;
 }
 
 /* How many commands the ring takes in one run; wraps it at its end. */
@@ -333,7 +339,6 @@ static inline uint32_t ring_room(struct nvmfr_qpair *qp)
 		qp->lap += qp->position;
 		qp->laps += qp->position;
 		qp->position = 0;
-		reclaim_tails(qp); /* before sequence numbers could come round */
 	}
 	return nvmfr__min_u32(qp->send_positions - (qpair_seq(qp) - qp->done_seq),
 			      qp->send_positions - qp->position);

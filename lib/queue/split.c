@@ -173,13 +173,13 @@ static void put_pieces(struct nvmfr_qpair *qp, uint32_t position, const struct p
 	sgl[1] = n == 1 ? keyed_sgl(pieces->rkey, pieces->bytes) : keyed_sgl(0, 0);
 	if (n <= 1)
 		return;
-	tail = tail_get(qp);
+	tail = tail_at(qp, position);
 	for (uint32_t i = 0; i < n; i++) {
 		put64(tail + i * sizeof(struct nvme_sgl), 0, pieces[i].addr);
 		put64(tail + i * sizeof(struct nvme_sgl), 1,
 		      keyed_sgl(pieces[i].rkey, pieces[i].bytes));
 	}
-	tail_use(qp, position, tail, n);
+	set_list(qp, position, tail, n);
 	sgl[1] = list_sgl(n);
 }
 
@@ -218,7 +218,7 @@ static void issue_gathered(struct nvmfr_qpair *qp, struct qparent *parent)
 	put_pieces(qp, position, pieces, n, sgl);
 	blocks = bytes >> parent->shift;
 	cid = start_child(qp, parent, blocks);
-	put_rw(capsule_at(qp, position), IO_HEAD(parent->op, parent->nsid), cid, sgl[0], sgl[1], lba,
+	put_rw(capsule_at(qp, position), SQE_HEAD(parent->op, parent->nsid), cid, sgl[0], sgl[1], lba,
 	       cdw12_of(parent, blocks));
 	parent->whole = blocks == parent->blocks;
 	advance(qp, 1);
@@ -227,7 +227,7 @@ static void issue_gathered(struct nvmfr_qpair *qp, struct qparent *parent)
 /* Commands whose data lie one behind the other under one key. */
 static void issue_direct(struct nvmfr_qpair *qp, struct qparent *parent, uint32_t n)
 {
-	const uint64_t head = IO_HEAD(parent->op, parent->nsid);
+	const uint64_t head = SQE_HEAD(parent->op, parent->nsid);
 	const uint64_t most = command_bytes(qp, parent) >> parent->shift;
 
 	for (; n && parent->blocks_left; n--) {
@@ -249,7 +249,7 @@ static void issue_from(struct nvmfr_qpair *qp, struct qparent *parent, uint32_t 
 		return;
 	}
 	for (; room && parent->blocks_left; room--) {
-		if (parent->iov && qp->max_pieces > 1 && !tail_get(qp))
+		if (parent->iov && qp->max_pieces > 1 && tail_taken(qp, qpair_seq(qp)))
 			break;
 		issue_gathered(qp, parent);
 	}

@@ -10,17 +10,38 @@
  * A write whose data travels behind its SQE. Data and place are the caller's until the SEND is done.
  */
 INLINE void carry(struct nvmfr_qpair *qp, struct qslot *slot, unsigned char *capsule,
-		  uint64_t io_head, uint64_t lba, uint64_t cdw12, struct nvmfr_buffer *buf,
+		  uint64_t head, uint64_t lba, uint64_t cdw12, struct nvmfr_buffer *buf,
 		  const struct buffer_key *key, uint64_t offset, uint64_t len, uint64_t user_data,
 		  uint32_t tick)
 {
-	uint32_t position = position_of(qp, capsule), cid = slot_next_cid(slot);
+	uint32_t position = position_of(qp, capsule), seq = qp->lap + position;
+	uint32_t cid = slot_next_cid(slot);
 
-	start_slot(slot, cid, buf, user_data, tick, REF_CARRIES | position);
-	put_rw(capsule, io_head, cid, 0, len | (uint64_t)NVME_SGL_DATA_OFFSET << 56, lba, cdw12);
-	set_carry(qp, position, buf->addr + offset, (uint32_t)len, key->lkey);
-	qp->carried_seq = qp->lap + position;
+	qp->carried_seq = seq;
 	qp->chores.carrying = true;
+	start_slot(slot, cid, buf, user_data, tick, REF_CARRIES | (seq & REF_SEQ));
+	put_rw(capsule, head, cid, 0, len | (uint64_t)NVME_SGL_DATA_OFFSET << 56, lba, cdw12);
+	set_carry(qp, position, buf->addr + offset, (uint32_t)len, key->lkey);
+}
+
+/* Whether blocks are one command's, of the namespace at hand. ns_max_blocks is at most ns_blocks. */
+INLINE bool range_fits(const struct nvmfr_qpair *qp, uint64_t lba, uint64_t nblocks)
+{
+	return likely(nblocks - 1 < qp->ns_max_blocks) && likely(lba <= qp->ns_blocks - nblocks);
+}
+
+/* The key, if len bytes from offset on are ours, lie in one MR and may be used so; else NULL. */
+INLINE const struct buffer_key *key_of(const struct nvmfr_qpair *qp, const struct nvmfr_buffer *buf,
+				       uint64_t offset, uint64_t len, uint32_t access)
+{
+	const struct buffer_key *key;
+
+	if (unlikely(!buf || buf->host != qp->host))
+		return NULL;
+	if (unlikely(len > buf->len || offset > buf->len - len))
+		return NULL;
+	key = buffer_key(qp, buf);
+	return likely(key->access & access) ? key : NULL;
 }
 
 /*
@@ -28,87 +49,98 @@ INLINE void carry(struct nvmfr_qpair *qp, struct qslot *slot, unsigned char *cap
  * hand (the caller compared the head), one command's length, one MR. false: nothing happened, the
  * slow path decides.
  */
-INLINE bool fill(struct nvmfr_qpair *qp, struct qslot *slot, unsigned char *capsule,
-		 uint64_t io_head, uint32_t op, uint64_t lba, uint64_t nblocks,
-		 struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data, uint32_t fua)
+INLINE bool fill(struct nvmfr_qpair *qp, struct qslot *const *slot_at, unsigned char *capsule,
+		 uint32_t op, uint64_t lba, uint64_t nblocks, struct nvmfr_buffer *buf,
+		 uint64_t offset, uint64_t user_data, uint32_t fua, const _Atomic uint32_t *tick)
 {
 	const uint32_t access = op == NVMFR_OP_READ ? FAB_ACCESS_TARGET : FAB_ACCESS_SOURCE;
+	const uint64_t head = op == NVMFR_OP_READ ? qp->read_head : qp->write_head;
 	const struct buffer_key *key;
-	uint64_t len, cdw12 = nblocks - 1;
+	struct qslot *slot;
+	uint64_t len;
 	uint32_t cid;
 
-	/* ns_max_blocks is at most ns_blocks. */
-	if (unlikely(cdw12 >= qp->ns_max_blocks || lba > qp->ns_blocks - nblocks))
-		return false;
-	if (unlikely(!buf || buf->host != qp->host))
+	if (!range_fits(qp, lba, nblocks))
 		return false;
 	len = nblocks << qp->ns_shift;
-	if (unlikely(len > buf->len || offset > buf->len - len))
+	key = key_of(qp, buf, offset, len, access);
+	if (unlikely(!key))
 		return false;
-	key = buffer_key(qp, buf);
-	if (unlikely(!(key->access & access)))
-		return false;
+	slot = *slot_at;
 	if (op == NVMFR_OP_WRITE && len <= qp->icd_bytes && !(buf->flags & BUFFER_DMABUF)) {
-		carry(qp, slot, capsule, io_head, lba, cdw12 | fua, buf, key, offset, len, user_data,
-		      tick_now(qp));
+		carry(qp, slot, capsule, head, lba, (nblocks - 1) | fua, buf, key, offset, len,
+		      user_data, atomic_load_explicit(tick, memory_order_relaxed));
 		return true;
 	}
 	cid = slot_next_cid(slot);
-	start_slot(slot, cid, buf, user_data, tick_now(qp), 0);
-	put_rw(capsule, io_head, cid, buf->addr + offset, key->sgl + len, lba, cdw12 | fua);
+	start_slot(slot, cid, buf, user_data, atomic_load_explicit(tick, memory_order_relaxed), 0);
+	put_rw(capsule, head, cid, buf->addr + offset, key->sgl + len, lba, (nblocks - 1) | fua);
 	return true;
 }
 
-/* Descriptors of a vectored I/O, each in one MR. How many bytes; 0: one needs a second look. */
-INLINE uint64_t fill_list(const struct nvmfr_qpair *qp, unsigned char *list,
-			  const struct nvmfr_buffer *_Atomic *bufs, const struct nvmfr_iov *iov,
-			  uint32_t n, uint32_t access)
+struct list {
+	uint64_t bytes; /* 0: a piece needs a second look */
+	uint64_t buffers;
+};
+
+/* The descriptors of a vectored I/O; its buffers, each once where pieces of it follow each other, in bufs. */
+static __attribute__((noinline)) struct list fill_list(const struct nvmfr_qpair *qp,
+						       unsigned char *list,
+						       const struct nvmfr_buffer *_Atomic *bufs,
+						       const struct nvmfr_iov *iov,
+						       const struct nvmfr_iov *end, uint32_t access)
 {
-	uint64_t total = 0;
+	const struct list refused = { 0 };
+	struct list made = { 0 };
 
-	for (uint32_t i = 0; i < n; i++, iov++, list += sizeof(struct nvme_sgl)) {
+	while (iov < end) {
 		const struct nvmfr_buffer *buf = iov->buf;
-		const uint64_t offset = iov->offset_bytes, len = iov->len_bytes;
-		const struct buffer_key *key;
+		const struct buffer_key *key = key_of(qp, buf, 0, 0, access);
 
-		if (unlikely(!buf || buf->host != qp->host))
-			return 0;
-		if (unlikely(len - 1 >= buf->len || offset > buf->len - len))
-			return 0;
-		key = buffer_key(qp, buf);
-		if (unlikely(!(key->access & access)))
-			return 0;
-		put64(list, 0, buf->addr + offset);
-		put64(list, 1, key->sgl + len);
-		atomic_store_explicit(&bufs[i], buf, memory_order_relaxed);
-		total += len;
+		if (unlikely(!key))
+			return refused;
+		atomic_store_explicit(&bufs[made.buffers++], buf, memory_order_relaxed);
+		do {
+			const uint64_t offset = iov->offset_bytes, len = iov->len_bytes;
+
+			if (unlikely(len - 1 >= buf->len || offset > buf->len - len))
+				return refused;
+			put64(list, 0, buf->addr + offset);
+			put64(list, 1, key->sgl + len);
+			made.bytes += len;
+			list += sizeof(struct nvme_sgl);
+			iov++;
+		} while (iov < end && iov->buf == buf);
 	}
-	return total;
+	return made;
 }
 
 /* As fill(), for an iov array that one command's descriptors can name. */
 static __attribute__((noinline)) bool fill_vec(struct nvmfr_qpair *qp, struct qslot *slot,
-					       unsigned char *capsule, uint64_t io_head,
+					       unsigned char *capsule,
 					       const struct nvmfr_io *io, uint32_t fua)
 {
-	const uint32_t access = io_head == qp->read_head ? FAB_ACCESS_TARGET : FAB_ACCESS_SOURCE;
-	const uint64_t nblocks = io->nblocks, cdw12 = nblocks - 1;
-	const uint32_t n = (uint32_t)io->niov, position = position_of(qp, capsule);
-	unsigned char *tail;
+	const uint64_t head = io->op == NVMFR_OP_READ ? qp->read_head : qp->write_head;
+	const uint32_t access = io->op == NVMFR_OP_READ ? FAB_ACCESS_TARGET : FAB_ACCESS_SOURCE;
+	const uint32_t position = position_of(qp, capsule);
+	unsigned char *tail = tail_at(qp, position);
+	struct list list;
 	uint32_t cid;
 
-	if (unlikely(cdw12 >= qp->ns_max_blocks || io->lba > qp->ns_blocks - nblocks))
+	if (unlikely(tail_taken(qp, qp->lap + position)) || !range_fits(qp, io->lba, io->nblocks))
 		return false;
-	if (unlikely(io->niov - 2 > qp->max_pieces - 2u || qp->max_pieces < 2 || !io->iov))
+	/* One piece needs no list. */
+	if (unlikely(io->niov - 2 > (uint64_t)qp->max_pieces - 2 || qp->max_pieces < 2 || !io->iov))
 		return false;
-	tail = tail_get(qp);
-	if (unlikely(!tail ||
-		     fill_list(qp, tail, slot_bufs(qp, slot), io->iov, n, access) != nblocks << qp->ns_shift))
+	list = fill_list(qp, tail, slot_bufs(qp, slot), io->iov, io->iov + io->niov, access);
+	if (unlikely(list.bytes != io->nblocks << qp->ns_shift))
 		return false;
-	tail_use(qp, position, tail, n);
+	set_list(qp, position, tail, (uint32_t)io->niov);
 	cid = slot_next_cid(slot);
-	start_slot(slot, cid, io->iov->buf, io->user_data, tick_now(qp), REF_PIECES | n);
-	put_rw(capsule, io_head, cid, 0, list_sgl(n), io->lba, cdw12 | fua);
+	start_slot(slot, cid, io->iov->buf, io->user_data, tick_now(qp),
+		   REF_PIECES | (uint32_t)list.buffers);
+	put_rw(capsule, head, cid, 0, list_sgl((uint32_t)io->niov), io->lba,
+	       (io->nblocks - 1) | fua);
 	return true;
 }
 
@@ -251,9 +283,9 @@ static void remember_namespace(struct nvmfr_qpair *qp, const struct ns_entry *ns
 	qp->ns_blocks = ns->blocks;
 	qp->ns_shift = (uint8_t)ns->shift;
 	qp->ns_max_blocks = nvmfr__min_u64(blocks, ns->blocks);
-	qp->read_head = IO_HEAD(NVMFR_OP_READ, ns->nsid);
+	qp->read_head = SQE_HEAD(NVMFR_OP_READ, ns->nsid);
 	/* Compared after read_head, or with a write's own: this one never equals. */
-	qp->write_head = ns->write_protected ? qp->read_head : IO_HEAD(NVMFR_OP_WRITE, ns->nsid);
+	qp->write_head = ns->write_protected ? qp->read_head : SQE_HEAD(NVMFR_OP_WRITE, ns->nsid);
 }
 
 static bool fits_one_command(const struct nvmfr_qpair *qp, const struct nvmfr_io *io,
@@ -268,19 +300,17 @@ static bool fits_one_command(const struct nvmfr_qpair *qp, const struct nvmfr_io
 static int submit_data(struct nvmfr_qpair *qp, const struct nvmfr_io *io, const struct ns_entry *ns)
 {
 	const uint32_t position = qp->position, fua = io->flags & NVMFR_IO_FUA ? NVME_RW_FUA : 0;
-	const uint64_t head = IO_HEAD(io->op, io->nsid);
 	unsigned char *capsule = capsule_at(qp, position);
-	struct qslot *slot = qp->free_top[-1];
 	int err = io->flags & NVMFR_IO_VEC ? 0 : check_buffer(qp, io, ns);
 	bool filled = false;
 
 	if (err)
 		return err;
 	if (io->flags & NVMFR_IO_VEC)
-		filled = fill_vec(qp, slot, capsule, head, io, fua);
+		filled = fill_vec(qp, qp->free_top[-1], capsule, io, fua);
 	else if (fits_one_command(qp, io, ns))
-		filled = fill(qp, slot, capsule, head, io->op, io->lba, io->nblocks, io->buf,
-			      io->offset_bytes, io->user_data, fua);
+		filled = fill(qp, &qp->free_top[-1], capsule, io->op, io->lba, io->nblocks, io->buf,
+			      io->offset_bytes, io->user_data, fua, qp->tick);
 	if (!filled)
 		return nvmfr__split_submit(qp, io, ns);
 	advance(qp, 1);
@@ -339,12 +369,13 @@ INLINE bool fill_one(struct nvmfr_qpair *qp, uint32_t op, uint32_t nsid, uint64_
 		     uint64_t nblocks, struct nvmfr_buffer *buf, uint64_t offset,
 		     uint64_t user_data)
 {
-	uint64_t head = op == NVMFR_OP_READ ? qp->read_head : qp->write_head;
-
-	return likely(qp->credit != 0) && likely(qp->free_top != qp->free_base) &&
-	       likely_live(qp) && likely(head == IO_HEAD(op, nsid)) &&
-	       likely(fill(qp, qp->free_top[-1], capsule_at(qp, qp->position), head, op, lba,
-			   nblocks, buf, offset, user_data, 0));
+	/* The namespace at hand may be read; nsid 0, none being at hand, has no blocks. */
+	return likely(op == NVMFR_OP_READ ? nsid == qp->nsid
+					  : qp->write_head == SQE_HEAD(op, nsid)) &&
+	       likely(qp->credit != 0) && likely(qp->free_top != qp->free_base) &&
+	       likely_live(qp) &&
+	       likely(fill(qp, &qp->free_top[-1], capsule_at(qp, qp->position), op, lba, nblocks,
+			   buf, offset, user_data, 0, qp->tick));
 }
 
 /* Behind fill_one: the rest is the fabric's. */
@@ -410,35 +441,37 @@ int nvmfr__qpair_write(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint
 	return post_write(qp);
 }
 
-INLINE bool fill_io(struct nvmfr_qpair *qp, struct qslot *slot, unsigned char *capsule,
-		    uint64_t head, uint32_t op, const struct nvmfr_io *io)
+INLINE bool fill_io(struct nvmfr_qpair *qp, struct qslot *const *slot, unsigned char *capsule,
+		    uint32_t op, const struct nvmfr_io *io, const _Atomic uint32_t *tick)
 {
-	return fill(qp, slot, capsule, head, op, io->lba, io->nblocks, io->buf, io->offset_bytes,
-		    io->user_data, 0);
+	return fill(qp, slot, capsule, op, io->lba, io->nblocks, io->buf, io->offset_bytes,
+		    io->user_data, 0, tick);
 }
 
 /* Reads and writes of ios, as far as they need no second look: how many were written to the ring. */
 INLINE uint32_t fill_run(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, uint32_t n)
 {
 	unsigned char *capsule = capsule_at(qp, qp->position);
-	const uint64_t read_head = qp->read_head, write_head = qp->write_head;
+	const uint64_t plain_read = io_head_of(qp->read_head);
+	const uint64_t plain_write = io_head_of(qp->write_head);
 	const struct nvmfr_io *io = ios, *end = ios + n;
+	const _Atomic uint32_t tick = tick_now(qp); /* one look for all of them */
 	struct qslot **slots = qp->free_top;
 
 	for (; io < end; io++, capsule += FAB_CAPSULE_BYTES) {
-		struct qslot *slot = *--slots;
+		slots--;
 		uint64_t head;
 		bool filled;
 
 		memcpy(&head, io, sizeof(head));
 		if (unlikely(io->reserved1[0] | io->reserved1[1]))
 			break;
-		if (likely(head == read_head))
-			filled = fill_io(qp, slot, capsule, head, NVMFR_OP_READ, io);
-		else if (head == write_head)
-			filled = fill_io(qp, slot, capsule, head, NVMFR_OP_WRITE, io);
-		else if (head == (read_head | IO_HEAD_VEC) || head == (write_head | IO_HEAD_VEC))
-			filled = fill_vec(qp, slot, capsule, head - IO_HEAD_VEC, io, 0);
+		if (likely(head == plain_read))
+			filled = fill_io(qp, slots, capsule, NVMFR_OP_READ, io, &tick);
+		else if (head == plain_write)
+			filled = fill_io(qp, slots, capsule, NVMFR_OP_WRITE, io, &tick);
+		else if (head == (plain_read | IO_HEAD_VEC) || head == (plain_write | IO_HEAD_VEC))
+			filled = fill_vec(qp, *slots, capsule, io, 0);
 		else
 			break;
 		if (unlikely(!filled))
