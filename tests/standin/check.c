@@ -13,10 +13,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <nvmfr/nvmfr.h>
 
-#define URI "nvmf+rdma://127.0.0.1/nqn.2026-01.null:nullnic"
+#define SUBNQN "nqn.2026-01.null:nullnic"
+#define URI    "nvmf+rdma://127.0.0.1/" SUBNQN
 
 enum { BLOCK = 512,
        WORDS = BLOCK / 8,
@@ -76,20 +78,20 @@ static void qpair_up(struct rig *rig, unsigned int depth)
 	rig->depth = info.depth;
 }
 
-static void connect_target(struct rig *rig)
+static void connect_target(struct rig *rig, const char *uri)
 {
 	struct nvmfr_ctrl_opts opts;
 
 	must(nvmfr_host_create(NULL, &rig->host), "host");
 	nvmfr_ctrl_opts_init(&opts, sizeof(opts));
-	opts.uri = URI;
+	opts.uri = uri;
 	must(nvmfr_connect(rig->host, &opts, &rig->ctrl), "connect");
 	must(nvmfr_ctrl_wait(rig->ctrl, -1), "connect");
 }
 
-static void rig_up(struct rig *rig, unsigned int depth, size_t bytes)
+static void rig_up_at(struct rig *rig, const char *uri, unsigned int depth, size_t bytes)
 {
-	connect_target(rig);
+	connect_target(rig, uri);
 	qpair_up(rig, depth);
 	rig->bytes = bytes;
 	rig->map = mmap(NULL, bytes + LEAD, PROT_READ | PROT_WRITE,
@@ -99,6 +101,11 @@ static void rig_up(struct rig *rig, unsigned int depth, size_t bytes)
 	rig->mem = rig->map + LEAD;
 	must(nvmfr_buffer_register(rig->host, rig->mem, bytes, NVMFR_ACCESS_BOTH, &rig->buf),
 	     "register");
+}
+
+static void rig_up(struct rig *rig, unsigned int depth, size_t bytes)
+{
+	rig_up_at(rig, URI, depth, bytes);
 }
 
 static void rig_down(struct rig *rig)
@@ -444,7 +451,7 @@ static void sweep_buffer(const struct sweep *sweep)
 	rig_down(&rig);
 }
 
-Test(check, any_place_of_a_buffer)
+Test(check, any_place_of_a_buffer, .timeout = 600)
 {
 	/* clang-format off */
 	static const struct sweep sweeps[] = {
@@ -606,6 +613,27 @@ Test(check, connect_and_close_100_times)
 			before = descriptors();
 	}
 	cr_expect_eq(descriptors(), before);
+}
+
+/* Looked up beside the service; the last one is given up before, while or after it is found. */
+Test(check, by_name)
+{
+	struct rig rig = { 0 };
+	struct nvmfr_ctrl_opts opts;
+
+	rig_up_at(&rig, "nvmf+rdma://localhost/" SUBNQN, 8, 1024 * BLOCK);
+	must(read_block(&rig, 0, 0), "read");
+	collect(&rig, 1);
+	nvmfr_ctrl_opts_init(&opts, sizeof(opts));
+	opts.uri = "nvmf+rdma://localhost/" SUBNQN;
+	for (unsigned int i = 0; i < 20; i++) {
+		struct nvmfr_ctrl *ctrl;
+
+		must(nvmfr_connect(rig.host, &opts, &ctrl), "connect");
+		usleep(i * 100);
+		must(nvmfr_disconnect(ctrl, 0), "disconnect");
+	}
+	rig_down(&rig);
 }
 
 /* The queue pair goes with commands in flight; the controller and the buffer stay. */
