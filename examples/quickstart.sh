@@ -85,7 +85,7 @@ if [ -z "$uri" ]; then
 	file=$(choose_file)
 	what=$file
 	echo "$file, $(($(size_of "$file") / 1024 / 1024)) MiB, through the embedded target"
-	[ "$file" != "$scratch/file" ] || echo "(programs of the compiler, one behind the other)"
+	[ "$file" != "$scratch/file" ] || echo "(programs of this machine, one behind the other)"
 else
 	what=$uri
 	echo "$uri"
