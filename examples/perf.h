@@ -58,8 +58,8 @@ struct worker {
 	unsigned int depth, batch; /* as granted */
 	uint32_t nsid, block_bytes;
 	uint64_t io_blocks; /* blocks of one I/O */
-	uint64_t first_lba; /* of the range that all threads use */
-	uint64_t first, places, position; /* its share of the range, in I/Os */
+	uint64_t first_lba; /* of its share of the range */
+	uint64_t places, position; /* in I/Os */
 	uint64_t random_state;
 	uint64_t left; /* I/Os still to submit */
 	uint64_t read_percent;
@@ -78,12 +78,6 @@ struct worker {
 };
 
 void *perf_worker(void *arg);
-
-/* What the loop and --verify share. */
-uint64_t worker_next_place(struct worker *w, unsigned int ahead);
-bool worker_next_is_read(struct worker *w);
-void worker_build(struct worker *w, struct nvmfr_io *io, uint16_t slot, uint64_t place, bool read);
-void worker_fail(struct worker *w, const char *sentence);
 
 static inline uint64_t worker_piece_bytes(const struct worker *w)
 {
@@ -133,7 +127,7 @@ int perf_device_node(const struct perf *perf);
 /* As the options want it, to stdout and the file of --save. Returns 0 or -errno, said on stderr. */
 int perf_report(const struct perf *perf, const struct total *total);
 
-/* CSV: a line of names and a line of values. JSON: one object. README.md names the fields. */
+/* CSV: a line of names and a line of values. JSON: one object. doc/performance.md names the fields. */
 void perf_write_csv(FILE *out, const struct perf *perf, const struct total *total);
 void perf_write_json(FILE *out, const struct perf *perf, const struct total *total);
 

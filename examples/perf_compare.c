@@ -74,7 +74,9 @@ static bool check_setting(const struct run *run, const char *name)
 {
 	json_t *value = value_of(run, NULL, name);
 
-	return json_is_string(value) || json_is_integer(value) || refuse(run, "has no string or whole number called", name);
+	if (json_is_string(value) || json_is_integer(value))
+		return true;
+	return refuse(run, "has no string or whole number called", name);
 }
 
 static bool check(const struct run *run)

@@ -258,7 +258,8 @@ static bool check_verify(const struct perf_opts *opts)
 	if (!opts->verify && opts->seed_given)
 		return mistake("--seed is --verify's");
 	if (alone && (opts->workload || opts->count || opts->seconds > 0))
-		return mistake("--verify=fill and --verify=check go over all of it once: no --workload, --count or --time");
+		return mistake("--verify=fill and --verify=check go over all of it once: no --workload, --count or "
+			       "--time");
 	if (opts->verify == VERIFY_CHECK && !opts->seed_given)
 		return mistake("--verify=check needs the --seed that --verify=fill told");
 	if (opts->verify && opts->verify != VERIFY_CHECK && !opts->overwrite)

@@ -35,8 +35,8 @@ static int choose_range(struct perf *perf)
 		return -EINVAL;
 	}
 	if (opts->length_bytes / perf->ns.block_bytes > perf->range_blocks) {
-		fprintf(stderr, "nvmfr-perf: --length %" PRIu64 " reaches beyond the namespace, %" PRIu64 " blocks from LBA %" PRIu64 " on\n",
-			opts->length_bytes, perf->range_blocks, opts->lba);
+		fprintf(stderr, "nvmfr-perf: --length %" PRIu64 " is too long: %" PRIu64 " blocks are left\n",
+			opts->length_bytes, perf->range_blocks);
 		return -ERANGE;
 	}
 	perf->range_blocks = opts->length_bytes / perf->ns.block_bytes;
@@ -65,7 +65,7 @@ static int check_size(const struct perf *perf)
 		return -ERANGE;
 	}
 	if (perf->opts.verify && (perf->ns.capacity_blocks - 1) >> PATTERN_LBA_BITS) {
-		fprintf(stderr, "nvmfr-perf: --verify has room for LBAs of %d bits, the namespace has %" PRIu64 " blocks\n",
+		fprintf(stderr, "nvmfr-perf: --verify has room for LBAs of %d bits, not for %" PRIu64 " blocks\n",
 			PATTERN_LBA_BITS, perf->ns.capacity_blocks);
 		return -EOPNOTSUPP;
 	}
@@ -74,15 +74,16 @@ static int check_size(const struct perf *perf)
 
 static void set_share(const struct perf *perf, struct worker *w, uint64_t index)
 {
-	uint64_t places = perf->range_blocks / w->io_blocks, threads = perf->opts.threads;
+	uint64_t places = perf->range_blocks / w->io_blocks, threads = perf->opts.threads, first;
 
 	w->first_lba = perf->opts.lba;
 	w->places = places;
 	if (is_shared(perf))
 		return;
-	/* Whole to the last place, so that no I/O size leaves out more than its own. */
-	w->first = places / threads * index + places % threads * index / threads;
-	w->places = places / threads * (index + 1) + places % threads * (index + 1) / threads - w->first;
+	/* To the last place, so that no I/O size leaves out more than its own. */
+	first = places / threads * index + places % threads * index / threads;
+	w->places = places / threads * (index + 1) + places % threads * (index + 1) / threads - first;
+	w->first_lba += first * w->io_blocks;
 }
 
 static int prepare_pieces(const struct perf *perf, struct worker *w)

@@ -2,7 +2,7 @@
 /* nvmfr-perf --verify: writes a pattern, and looks at every byte that is read. */
 #include "perf_verify.h"
 
-#include "perf.h"
+#include "perf_worker.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -48,7 +48,7 @@ static unsigned char *piece_of(const struct worker *w, uint16_t slot, uint64_t p
 	uint64_t words = worker_piece_bytes(w) / 8;
 
 	*span = (struct pattern_span){
-		.lba = (w->first + w->verify->slot_places[slot]) * w->io_blocks + w->first_lba,
+		.lba = w->first_lba + w->verify->slot_places[slot] * w->io_blocks,
 		.first_word = piece * words,
 		.words = words,
 		.generation = generation,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "perf.h"
+#include "perf_worker.h"
 
 #include "perf_verify.h"
 
@@ -9,52 +9,7 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 
-/* xorshift64: fast, and good enough to choose places. */
-static uint64_t next_random(struct worker *w)
-{
-	uint64_t x = w->random_state;
-
-	x ^= x << 13;
-	x ^= x >> 7;
-	x ^= x << 17;
-	return w->random_state = x;
-}
-
-uint64_t worker_next_place(struct worker *w, unsigned int ahead)
-{
-	if (w->random)
-		return next_random(w) % w->places;
-	return (w->position + ahead) % w->places;
-}
-
-bool worker_next_is_read(struct worker *w)
-{
-	uint64_t percent = w->read_percent;
-
-	if (percent == 0 || percent == 100)
-		return percent == 100;
-	return (next_random(w) >> 32) % 100 < percent;
-}
-
-void worker_build(struct worker *w, struct nvmfr_io *io, uint16_t slot, uint64_t place, bool read)
-{
-	*io = (struct nvmfr_io){
-		.op = read ? NVMFR_OP_READ : NVMFR_OP_WRITE,
-		.nsid = w->nsid,
-		.lba = w->first_lba + (w->first + place) * w->io_blocks,
-		.nblocks = w->io_blocks,
-		.buf = w->buf,
-		.offset_bytes = slot * w->opts->io_bytes,
-		.user_data = slot | (read ? 0 : WRITES),
-	};
-	if (w->iovs) {
-		io->flags = NVMFR_IO_VEC;
-		io->iov = &w->iovs[slot * w->opts->pieces];
-		io->niov = w->opts->pieces;
-	}
-}
-
-void worker_fail(struct worker *w, const char *sentence)
+static void fail(struct worker *w, const char *sentence)
 {
 	if (!*w->failure)
 		snprintf(w->failure, sizeof(w->failure), "%s", sentence);
@@ -73,9 +28,15 @@ static void stamp(struct worker *w, unsigned int n, uint64_t now)
 		w->submitted_ns[w->free_slots[w->free_count - i]] = now;
 }
 
-static unsigned int build(struct worker *w, struct nvmfr_io *ios, unsigned int want)
+/*
+ * The loop is compiled twice, so that the one without --verify does not even ask for it: `verify` is a
+ * constant in what follows.
+ */
+#define IN_LOOP static inline __attribute__((always_inline))
+
+IN_LOOP unsigned int build(struct worker *w, struct nvmfr_io *ios, unsigned int want, bool verify)
 {
-	if (w->verify)
+	if (verify)
 		return verify_build(w, ios, want);
 	for (unsigned int i = 0; i < want; i++) {
 		bool read = worker_next_is_read(w);
@@ -85,14 +46,14 @@ static unsigned int build(struct worker *w, struct nvmfr_io *ios, unsigned int w
 	return want;
 }
 
-static void submit(struct worker *w)
+IN_LOOP void submit(struct worker *w, bool verify)
 {
 	unsigned int room = w->free_count < w->batch ? w->free_count : w->batch;
 	unsigned int want = room < w->left ? room : (unsigned int)w->left;
 	struct nvmfr_io ios[MAX_BATCH];
 	int n;
 
-	want = build(w, ios, want);
+	want = build(w, ios, want, verify);
 	if (!want)
 		return;
 	if (w->latency)
@@ -100,9 +61,10 @@ static void submit(struct worker *w)
 	n = nvmfr_submit(w->qp, ios, want);
 	if (n < 0 && n != -EAGAIN)
 		lose(w);
-	n = n < 0 ? 0 : n;
-	if (w->verify)
-		verify_undo(w, ios + n, want - (unsigned int)n);
+	if (verify)
+		verify_undo(w, ios + (n < 0 ? 0 : n), want - (n < 0 ? 0 : (unsigned int)n));
+	if (n < 0)
+		return;
 	w->free_count -= (unsigned int)n;
 	w->left -= (unsigned int)n;
 	w->position = (w->position + (unsigned int)n) % w->places;
@@ -115,7 +77,7 @@ static void finish(struct worker *w, const struct nvmfr_completion *done, uint64
 	w->free_slots[w->free_count++] = slot;
 	if (done->result) {
 		w->errors++;
-		worker_fail(w, completion_text(done));
+		fail(w, completion_text(done));
 		return;
 	}
 	if (done->user_data & WRITES)
@@ -127,7 +89,7 @@ static void finish(struct worker *w, const struct nvmfr_completion *done, uint64
 }
 
 /* false: nothing will come any more. */
-static bool collect(struct worker *w)
+IN_LOOP bool collect(struct worker *w, bool verify)
 {
 	struct nvmfr_completion done[MAX_BATCH];
 	int n = nvmfr_poll(w->qp, done, w->batch);
@@ -135,7 +97,7 @@ static bool collect(struct worker *w)
 
 	if (n < 0)
 		lose(w);
-	if (n > 0 && w->verify)
+	if (verify && n > 0)
 		verify_collect(w, done, (unsigned int)n);
 	for (int i = 0; i < n; i++)
 		finish(w, &done[i], now);
@@ -147,16 +109,16 @@ static bool stopped(const struct worker *w)
 	return atomic_load_explicit(w->stop, memory_order_relaxed);
 }
 
-static void loop(struct worker *w)
+IN_LOOP void loop(struct worker *w, bool verify)
 {
 	/* Waiting for room for a whole batch keeps the batches whole. */
 	while (!w->lost && w->left && !stopped(w)) {
 		if (w->free_count >= w->batch || w->free_count >= w->left)
-			submit(w);
+			submit(w, verify);
 		if (!w->lost)
-			collect(w);
+			collect(w, verify);
 	}
-	while (w->free_count < w->depth && collect(w))
+	while (w->free_count < w->depth && collect(w, verify))
 		;
 }
 
@@ -187,10 +149,13 @@ void *perf_worker(void *arg)
 	getrusage(RUSAGE_THREAD, &before);
 	w->cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	w->start_ns = clock_ns(CLOCK_MONOTONIC);
-	loop(w);
+	if (w->verify)
+		loop(w, true);
+	else
+		loop(w, false);
 	w->end_ns = clock_ns(CLOCK_MONOTONIC);
 	account(w, &before);
 	if (eventfd_write(w->done_fd, 1))
-		worker_fail(w, strerror(errno));
+		fail(w, strerror(errno));
 	return NULL;
 }

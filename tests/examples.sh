@@ -249,7 +249,7 @@ perf_mistakes() {
 	refuses 'pieces' "$bin/nvmfr-perf" -o 4K -p 5 -r "$ram"
 	refuses 'none of text csv json' "$bin/nvmfr-perf" --format xml -r "$ram"
 	refuses 'beyond' "$bin/nvmfr-perf" --lba 16384 -n 1 -r "$ram"
-	refuses 'beyond' "$bin/nvmfr-perf" --lba 16383 --length 1K -n 1 -r "$ram"
+	refuses 'too long' "$bin/nvmfr-perf" --lba 16383 --length 1K -n 1 -r "$ram"
 	refuses 'multiple' "$bin/nvmfr-perf" --length 1000 -n 1 -r "$ram"
 	refuses '/no/such/file: No such file' "$bin/nvmfr-perf" -n 1 --save /no/such/file -r "$ram"
 	refuses 'threads' "$bin/nvmfr-perf" -c 2000 -r "$ram"
