@@ -263,6 +263,9 @@ check 'the quick start, which counts what soft-RoCE costs' quick_start ram4096
 check 'mistakes get errors, ram512' error_cases ram512
 check 'perf, random reads' perf_run -q 8 -o 4096 -w randread -t 2 -c 2 -r "$(uri ram512)"
 check 'perf, random writes' perf_run -q 8 -o 16384 -w randwrite -t 2 -c 2 -r "$(uri ram4096)"
+check 'perf, verified data' perf_run --verify --overwrite --length 12M -q 16 -o 12K -p 3 -n 2000 -c 2 -r "$(uri ram4096)"
+check 'perf, verified data, more than a command carries' \
+	perf_run --verify --overwrite -q 4 -o 3M -n 40 -r "$(uri ram512)"
 
 check 'wrong port' wrong_port
 check 'wrong NQN' wrong_nqn
