@@ -22,6 +22,7 @@
 
 #include <nvmfr/nvmfr.h>
 
+#include "base/pace.h"
 #include "base/util.h"
 #include "fabric/buffer.h"
 #include "fabric/fabric.h"
@@ -171,6 +172,7 @@ struct nvmfr_qpair {
 	uint64_t bounced_bytes;
 	struct nvmfr_buffer *scratch; /* nvmfr_pread's, made when first needed */
 	int epoll_fd; /* -1: not made yet */
+	struct wait_pace pace; /* nvmfr_wait's */
 	int err;
 	char sentence[256];
 	struct qpair_link link;
