@@ -18,6 +18,8 @@ struct waiter {
 	uint64_t since; /* the first poll in vain after the last completion; 0: there was none */
 	unsigned int min, n;
 	unsigned int had; /* n at begin */
+	uint64_t first; /* when the first was there, from which on the pace of others is counted; 0: none */
+	unsigned int had_first; /* n at first */
 	unsigned int spins; /* polls in vain, in virtual time */
 	bool napped; /* since the last completion */
 };
@@ -72,9 +74,9 @@ static bool nap(struct waiter *w, uint64_t now)
 {
 	struct timespec pause = { 0 };
 
-	if (w->napped || w->n == w->had)
+	if (w->napped || !w->first)
 		return false;
-	pause.tv_nsec = (long)pace_nap_ns(now - w->begin, w->n - w->had, w->min - w->n);
+	pause.tv_nsec = (long)pace_nap_ns(now - w->first, w->n - w->had_first, w->min - w->n);
 	if (!pause.tv_nsec)
 		return false;
 	w->napped = true;
@@ -107,9 +109,9 @@ static bool spins(struct waiter *w, uint64_t now, bool pending)
 		return w->spins++ < VIRTUAL_SPINS;
 	if (!pending)
 		return false;
-	if (w->n == w->had)
-		return now - w->begin < pace_spin_ns(w->source->pace);
-	return pace_rest_ns(now - w->begin, w->n - w->had, w->min - w->n) < PACE_SPIN_NS &&
+	if (!w->first || w->n == w->had_first)
+		return now - w->since < pace_spin_ns(w->source->pace);
+	return pace_rest_ns(now - w->first, w->n - w->had_first, w->min - w->n) < PACE_SPIN_NS &&
 	       now - w->since < PACE_SPIN_NS;
 }
 
@@ -122,7 +124,8 @@ static int idle(struct waiter *w)
 
 	if (!w->begin) {
 		w->begin = now;
-		w->had = w->n;
+		w->had = w->had_first = w->n;
+		w->first = w->n ? now : 0;
 	}
 	if (!w->since)
 		w->since = now;
@@ -140,10 +143,16 @@ static int idle(struct waiter *w)
 
 static void arrived(struct waiter *w, unsigned int got)
 {
-	const struct wait_source *source = w->source;
+	uint64_t now;
 
-	if (w->begin && w->n == w->had)
-		pace_learn(source->pace, nvmfr__clock_now_ns(&source->host->clock) - w->begin);
+	if (w->begin && w->n == w->had) {
+		now = nvmfr__clock_now_ns(&w->source->host->clock);
+		pace_learn(w->source->pace, now - w->begin);
+		if (!w->first) {
+			w->first = now;
+			w->had_first = got;
+		}
+	}
 	w->n += got;
 	w->since = 0;
 	w->napped = false;

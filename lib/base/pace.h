@@ -35,24 +35,27 @@ static inline void pace_learn(struct wait_pace *pace, uint64_t took_ns)
 	pace->slow = took_ns <= PACE_SPIN_NS ? 0 : pace->slow + 1;
 }
 
-/* When the missing ones will be there, at the pace of those that arrived (1 or more) in waited_ns. */
-static inline uint64_t pace_rest_ns(uint64_t waited_ns, uint32_t arrived, uint32_t missing)
+/* When the missing ones will be there, at the pace of those that came (1 or more) in waited_ns. */
+static inline uint64_t pace_rest_ns(uint64_t waited_ns, uint32_t came, uint32_t missing)
 {
-	return waited_ns / arrived * missing;
+	return waited_ns / came * missing;
 }
 
 /*
- * How long to pause without asking for a wake-up, 0: not at all. Where several will arrive within a
- * pause, each of them would ring the bell. Moderation by the NIC (ibv_modify_cq) does that too where
- * the device has it; but it is a command to the firmware whenever the number wanted changes, and it
- * delays the waits for one as well.
+ * The first is there: how long to pause without asking for a wake-up, 0: not at all. Where several
+ * will come within a pause, each of them would ring the bell. Moderation by the NIC (ibv_modify_cq)
+ * does that too where the device has it; but it is a command to the firmware whenever the number
+ * wanted changes, and it delays the waits for one as well.
  */
-static inline uint64_t pace_nap_ns(uint64_t waited_ns, uint32_t arrived, uint32_t missing)
+static inline uint64_t pace_nap_ns(uint64_t waited_ns, uint32_t came, uint32_t missing)
 {
-	uint64_t rest = pace_rest_ns(waited_ns, arrived, missing);
+	uint64_t rest;
 
-	if (waited_ns / arrived >= PACE_NAP_NS / 2)
+	if (!came)
+		return PACE_NAP_NS; /* to see how many will */
+	if (waited_ns / came >= PACE_NAP_NS / 2)
 		return 0;
+	rest = pace_rest_ns(waited_ns, came, missing);
 	return rest < PACE_NAP_NS ? rest : PACE_NAP_NS;
 }
 

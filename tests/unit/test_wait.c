@@ -41,6 +41,7 @@ Test(wait, sleeps_at_once_when_answers_are_slow_but_for_one_try_in_16)
 
 Test(wait, pauses_where_several_will_come)
 {
+	cr_expect_eq(pace_nap_ns(0, 0, 31), PACE_NAP_NS, "once, to see how many will");
 	cr_expect_eq(pace_nap_ns(10000, 1, 31), PACE_NAP_NS, "never longer");
 	cr_expect_eq(pace_nap_ns(100000, 10, 3), 30000, "the rest is due sooner");
 	cr_expect_eq(pace_nap_ns(100000, 1, 31), 0, "one alone is worth a wake-up");
