@@ -2,9 +2,10 @@
 /*
  * idle [-s seconds] [-m ms] [-b burst] [-g us] [-r uri] - what a process pays that mostly sleeps in nvmfr_wait().
  *
- * Connects, then sleeps in nvmfr_wait() for so many seconds with a live controller and queue pair; with -m
- * it does one read every so many ms, with -b so many reads, -g apart, that one wait collects: with a late target they complete one by one. Prints "N %
- * of a processor, N switches a second": the whole process, service thread and embedded target included.
+ * Connects, then sleeps in nvmfr_wait() for so many seconds with a live controller and queue pair; with
+ * -m it does one read every so many ms; with -b so many reads, -g apart, that one wait collects: with a
+ * late target they complete one by one. Prints "N % of a processor, N switches a second": the whole
+ * process, service thread and embedded target included.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
