@@ -362,6 +362,7 @@ struct nvmfr_ctrl_info {
 	char firmware[9];             /**< terminated, blanks stripped */
 	char device[65];              /**< the local RDMA device, or "soft" */
 	char subnqn[224];             /**< NQN of the subsystem connected to */
+	int32_t numa_node;            /**< the device's, on which its threads should run; -1: unknown, or one node only */
 };
 
 /** What is known of a namespace. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the service does with a backend that fails to give events. */
+/* What the service does with a backend that fails to give events, and with what an owner tells. */
 #include "ctrl_rig.h"
 
 #include <errno.h>
@@ -104,4 +104,34 @@ Test(ctrl_service, a_channel_that_recovers_is_watched_again)
 	(void)pass(&r);
 	cr_expect_eq(r.lines, 3u, "a new failure is news");
 	down(&r);
+}
+
+/* ---- what an owner tells ----------------------------------------------------------------------- */
+
+Test(ctrl_service, an_owner_on_another_node_is_logged_once)
+{
+	struct nvmfr_qpair *qp = nvmfr__qpair_new(3);
+	_Atomic uint32_t word = 1;
+	struct ctrl_rig r;
+	struct entry entry;
+
+	ctrl_rig_up(&r);
+	r.s->dev.numa_node = 1;
+	qp->link.ep = &r.s->ep;
+	qp->link.word = &word;
+	entry = (struct entry){ .ctrl = r.ctrl, .qp = qp, .phase = ENTRY_LIVE, .qid = 3 };
+	r.ctrl->entries = &entry;
+	nvmfr__ioqueue_pass(r.ctrl);
+	cr_expect_eq(r.lines, 0u);
+	atomic_store(&qp->link.far_node, 0);
+	nvmfr__ioqueue_pass(r.ctrl);
+	cr_expect_eq(r.lines, 1u);
+	cr_expect_not_null(strstr(r.log, "queue 3 is polled from NUMA node 0, device scripted0 is on node 1"),
+			   "%s", r.log);
+	cr_expect_not_null(strstr(r.log, "numactl --cpunodebind=1"), "%s", r.log);
+	nvmfr__ioqueue_pass(r.ctrl);
+	cr_expect_eq(r.lines, 1u);
+	r.ctrl->entries = NULL;
+	nvmfr__qpair_free(qp);
+	ctrl_rig_down(&r);
 }
