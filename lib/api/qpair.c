@@ -144,6 +144,13 @@ static int wait_arm(void *object)
 	return nvmfr__qpair_arm(object);
 }
 
+static bool wait_pending(void *object)
+{
+	const struct nvmfr_qpair *qp = object;
+
+	return !likely_live(qp) || free_slots(qp) != qp->depth || qp->backlog;
+}
+
 static uint64_t wait_due(void *object)
 {
 	const struct nvmfr_qpair *qp = object;
@@ -158,6 +165,7 @@ int nvmfr_wait(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned in
 				      .poll = wait_poll,
 				      .fd = wait_fd,
 				      .arm = wait_arm,
+				      .pending = wait_pending,
 				      .due_ns = wait_due };
 	int err = check_qpair(qp);
 
@@ -166,5 +174,6 @@ int nvmfr_wait(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned in
 	if (err)
 		return err;
 	source.host = qpair_host(qp);
+	source.pace = &qp->pace;
 	return nvmfr__wait(&source, out, min, max, timeout_ms);
 }

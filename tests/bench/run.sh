@@ -58,5 +58,6 @@ compile() {
 build_library
 compile lean
 compile memcpy-ratio
+compile idle
 compile footprint -fno-builtin -rdynamic
 "$here/measure.py" --programs "$tmp" --standin "$standin" "${args[@]}"
