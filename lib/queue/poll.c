@@ -49,9 +49,8 @@ static unsigned int end_child(struct nvmfr_qpair *qp, struct qslot *slot, int32_
 
 	if (!result)
 		return split_child_done(qp, index, cqe_result, out);
-	qp->parents[index].cqe_result = cqe_result;
 	return nvmfr__split_child_failed(qp, &qp->parents[index], slot->user_data, result, status,
-					 out);
+					 cqe_result, out);
 }
 
 /* A command is over, well or not. 1: out is filled. */

@@ -74,20 +74,18 @@ struct cursor {
 struct qparent {
 	struct qparent *next; /* free list */
 	uint64_t user_data;
-	uint64_t blocks;
 	uint64_t lba, blocks_left; /* not issued yet */
 	struct cursor at;
-	uint64_t addr, sgl; /* data that lies in one piece and one MR: next byte, key; sgl 0: use the cursor */
+	uint64_t sgl; /* the key of data that lies in one piece and one MR; 0: gather them */
 	const struct nvmfr_iov *iov; /* from its beginning; NULL: at.one */
 	uint64_t niov;
 	uint64_t fail_lba; /* lowest that failed */
-	uint64_t cqe_result;
 	uint32_t nsid;
 	uint32_t outstanding; /* commands */
 	int32_t result;
 	uint16_t status;
 	uint8_t op, shift;
-	bool whole; /* one command carries all of it */
+	bool several; /* commands */
 	bool fua;
 	bool busy; /* between accept and completion */
 };
@@ -407,9 +405,10 @@ void nvmfr__split_issue(struct nvmfr_qpair *qp);
 
 /* A child failed, or the last one ended: fills out when that completes its parent: 1, else 0. */
 unsigned int nvmfr__split_child_failed(struct nvmfr_qpair *qp, struct qparent *parent, uint64_t lba,
-				       int32_t result, uint16_t status, struct nvmfr_completion *out);
+				       int32_t result, uint16_t status, uint64_t cqe_result,
+				       struct nvmfr_completion *out);
 unsigned int nvmfr__split_finish(struct nvmfr_qpair *qp, struct qparent *parent,
-				 struct nvmfr_completion *out);
+				 uint64_t cqe_result, struct nvmfr_completion *out);
 
 /* A child ended well. */
 static inline unsigned int split_child_done(struct nvmfr_qpair *qp, uint32_t parent_index,
@@ -418,10 +417,9 @@ static inline unsigned int split_child_done(struct nvmfr_qpair *qp, uint32_t par
 	struct qparent *parent = &qp->parents[parent_index];
 
 	qp->children--;
-	parent->cqe_result = cqe_result;
 	if (--parent->outstanding | parent->blocks_left)
 		return 0;
-	return nvmfr__split_finish(qp, parent, out);
+	return nvmfr__split_finish(qp, parent, cqe_result, out);
 }
 
 /* Without completions: their buffers are free again. The endpoint must be gone. */

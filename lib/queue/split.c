@@ -195,6 +195,7 @@ INLINE uint32_t start_child(struct nvmfr_qpair *qp, struct qparent *parent, uint
 	parent->outstanding++;
 	parent->lba += blocks;
 	parent->blocks_left -= blocks;
+	parent->several |= parent->blocks_left != 0;
 	return cid;
 }
 
@@ -220,7 +221,6 @@ static void issue_gathered(struct nvmfr_qpair *qp, struct qparent *parent)
 	cid = start_child(qp, parent, blocks);
 	put_rw(capsule_at(qp, position), SQE_HEAD(parent->op, parent->nsid), cid, sgl[0], sgl[1], lba,
 	       cdw12_of(parent, blocks));
-	parent->whole = blocks == parent->blocks;
 	advance(qp, 1);
 }
 
@@ -229,15 +229,17 @@ static void issue_direct(struct nvmfr_qpair *qp, struct qparent *parent, uint32_
 {
 	const uint64_t head = SQE_HEAD(parent->op, parent->nsid);
 	const uint64_t most = command_bytes(qp, parent) >> parent->shift;
+	struct nvmfr_iov *at = &parent->at.one;
 
 	for (; n && parent->blocks_left; n--) {
 		uint64_t blocks = nvmfr__min_u64(parent->blocks_left, most), lba = parent->lba;
 		uint64_t bytes = blocks << parent->shift;
 		uint32_t cid = start_child(qp, parent, blocks);
 
-		put_rw(capsule_at(qp, qp->position), head, cid, parent->addr, parent->sgl + bytes,
-		       lba, cdw12_of(parent, blocks));
-		parent->addr += bytes;
+		put_rw(capsule_at(qp, qp->position), head, cid,
+		       at->buf->addr + at->offset_bytes, parent->sgl + bytes, lba,
+		       cdw12_of(parent, blocks));
+		at->offset_bytes += bytes;
 		advance(qp, 1);
 	}
 }
@@ -290,10 +292,8 @@ static void set_direct(const struct nvmfr_qpair *qp, struct qparent *parent, con
 {
 	const struct buffer_key *key = buffer_key(qp, io->buf);
 
-	if (!key->access)
-		return;
-	parent->addr = io->buf->addr + io->offset_bytes;
-	parent->sgl = key->sgl;
+	if (key->access)
+		parent->sgl = key->sgl;
 }
 
 int nvmfr__split_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *io,
@@ -303,7 +303,6 @@ int nvmfr__split_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *io,
 	struct qparent fresh = {
 		.user_data = io->user_data,
 		.lba = io->lba,
-		.blocks = io->nblocks,
 		.blocks_left = io->nblocks,
 		.fail_lba = UINT64_MAX,
 		.nsid = io->nsid,
@@ -339,14 +338,14 @@ int nvmfr__split_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *io,
 }
 
 unsigned int nvmfr__split_finish(struct nvmfr_qpair *qp, struct qparent *parent,
-				 struct nvmfr_completion *out)
+				 uint64_t cqe_result, struct nvmfr_completion *out)
 {
 	*out = (struct nvmfr_completion){
 		.user_data = parent->user_data,
 		.qpair_data = qp->qpair_data,
 		.result = parent->result,
 		.status = parent->status,
-		.cqe_result = parent->whole ? parent->cqe_result : 0,
+		.cqe_result = parent->several ? 0 : cqe_result,
 	};
 	mark_buffers(parent, UINT32_MAX);
 	parent->busy = false;
@@ -357,7 +356,8 @@ unsigned int nvmfr__split_finish(struct nvmfr_qpair *qp, struct qparent *parent,
 
 /* Commands go out in LBA order, so after a failure nothing that was not sent could fail lower. */
 unsigned int nvmfr__split_child_failed(struct nvmfr_qpair *qp, struct qparent *parent, uint64_t lba,
-				       int32_t result, uint16_t status, struct nvmfr_completion *out)
+				       int32_t result, uint16_t status, uint64_t cqe_result,
+				       struct nvmfr_completion *out)
 {
 	qp->children--;
 	parent->outstanding--;
@@ -369,7 +369,7 @@ unsigned int nvmfr__split_child_failed(struct nvmfr_qpair *qp, struct qparent *p
 	if (qp->backlog == parent)
 		set_backlog(qp, NULL);
 	parent->blocks_left = 0;
-	return parent->outstanding ? 0 : nvmfr__split_finish(qp, parent, out);
+	return parent->outstanding ? 0 : nvmfr__split_finish(qp, parent, cqe_result, out);
 }
 
 void nvmfr__split_forget(struct nvmfr_qpair *qp)
@@ -400,7 +400,7 @@ unsigned int nvmfr__split_reap(struct nvmfr_qpair *qp, struct nvmfr_completion *
 		struct qparent *parent = &qp->parents[i];
 
 		if (parent->busy && !parent->outstanding && !parent->blocks_left)
-			n += nvmfr__split_finish(qp, parent, &out[n]);
+			n += nvmfr__split_finish(qp, parent, 0, &out[n]);
 	}
 	return n;
 }
