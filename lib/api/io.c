@@ -5,7 +5,7 @@
 #include <nvmfr/nvmfr.h>
 
 #include "base/err.h"
-#include "queue/qpair.h"
+#include "queue/prepared.h"
 
 static __attribute__((noinline, cold)) int bad(const char *what)
 {
@@ -33,6 +33,30 @@ int nvmfr_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, unsigned in
 	if (unlikely(!qp || !ios || (int)n <= 0))
 		return bad("qp or ios is NULL, or n is 0 or too large");
 	return nvmfr__qpair_submit(qp, ios, n);
+}
+
+int nvmfr_prepare(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, unsigned int n,
+		  struct nvmfr_prepared **out)
+{
+	if (out)
+		*out = NULL;
+	if (!qp || !ios || !out || (int)n <= 0)
+		return bad("qp, ios or out is NULL, or n is 0 or too large");
+	return nvmfr__prepare(qp, ios, n, out);
+}
+
+int nvmfr_post(struct nvmfr_prepared *list, unsigned int first, unsigned int n)
+{
+	if (unlikely(!list || n == 0))
+		return bad("list is NULL, or n is 0");
+	if (unlikely(first >= list->n || n > list->n - first))
+		return nvmfr__fail(-ERANGE, "I/Os %u and %u more are not all in a list of %u", first, n - 1, list->n);
+	return nvmfr__prepared_post(list, first, n);
+}
+
+void nvmfr_prepared_release(struct nvmfr_prepared *list)
+{
+	nvmfr__prepared_free(list);
 }
 
 int nvmfr_poll(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max)

@@ -77,6 +77,26 @@ INLINE const struct buffer_key *buffer_key(const struct nvmfr_qpair *qp,
 	return (const struct buffer_key *)((const char *)buf + qp->key_offset);
 }
 
+/* Whether blocks are one command's, of the namespace at hand. ns_max_blocks is at most ns_blocks. */
+INLINE bool range_fits(const struct nvmfr_qpair *qp, uint64_t lba, uint64_t nblocks)
+{
+	return likely(nblocks - 1 < qp->ns_max_blocks) && likely(lba <= qp->ns_blocks - nblocks);
+}
+
+/* The key, if len bytes from offset on are ours, lie in one MR and may be used so; else NULL. */
+INLINE const struct buffer_key *key_of(const struct nvmfr_qpair *qp, const struct nvmfr_buffer *buf,
+				       uint64_t offset, uint64_t len, uint32_t access)
+{
+	const struct buffer_key *key;
+
+	if (unlikely(!buf || buf->host != qp->host))
+		return NULL;
+	if (unlikely(len > buf->len || offset > buf->len - len))
+		return NULL;
+	key = buffer_key(qp, buf);
+	return likely(key->access & access) ? key : NULL;
+}
+
 INLINE uint32_t position_of(const struct nvmfr_qpair *qp, const unsigned char *capsule)
 {
 	return (uint32_t)((size_t)(capsule - qp->capsules) / FAB_CAPSULE_BYTES);

@@ -395,6 +395,13 @@ int nvmfr__qpair_write(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint
 		       struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data);
 int nvmfr__qpair_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, unsigned int n);
 
+/* Adopts news, refreshes credit. 0: a command fits; else why not. */
+int nvmfr__qpair_make_room(struct nvmfr_qpair *qp);
+
+/* All that can be said of an I/O but for the pieces of a vectored one; *ns is NULL for a flush of all. Its
+ * namespace is the one at hand from then on. */
+int nvmfr__qpair_check(struct nvmfr_qpair *qp, const struct nvmfr_io *io, const struct ns_entry **ns);
+
 /* ---- split.c: I/Os of several commands ---------------------------------------------------- */
 
 /* Accepts an I/O that one plain command cannot carry. 0, or an error and no effect. */

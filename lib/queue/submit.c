@@ -24,26 +24,6 @@ INLINE void carry(struct nvmfr_qpair *qp, struct qslot *slot, unsigned char *cap
 	set_carry(qp, position, buf->addr + offset, (uint32_t)len, key->lkey);
 }
 
-/* Whether blocks are one command's, of the namespace at hand. ns_max_blocks is at most ns_blocks. */
-INLINE bool range_fits(const struct nvmfr_qpair *qp, uint64_t lba, uint64_t nblocks)
-{
-	return likely(nblocks - 1 < qp->ns_max_blocks) && likely(lba <= qp->ns_blocks - nblocks);
-}
-
-/* The key, if len bytes from offset on are ours, lie in one MR and may be used so; else NULL. */
-INLINE const struct buffer_key *key_of(const struct nvmfr_qpair *qp, const struct nvmfr_buffer *buf,
-				       uint64_t offset, uint64_t len, uint32_t access)
-{
-	const struct buffer_key *key;
-
-	if (unlikely(!buf || buf->host != qp->host))
-		return NULL;
-	if (unlikely(len > buf->len || offset > buf->len - len))
-		return NULL;
-	key = buffer_key(qp, buf);
-	return likely(key->access & access) ? key : NULL;
-}
-
 /*
  * Writes one command to a ring position if it is one that needs no second look: the namespace at
  * hand (the caller compared the head), one command's length, one MR. false: nothing happened, the
@@ -175,7 +155,7 @@ int nvmfr__qpair_post_raw(struct nvmfr_qpair *qp, const struct nvme_sqe *sqe, ui
 /* ---- the slow path: what the fast one would not do, with its reason -------------------------- */
 
 /* Adopts news, refreshes credit. 0: a command fits; else why not. */
-static int make_room(struct nvmfr_qpair *qp)
+int nvmfr__qpair_make_room(struct nvmfr_qpair *qp)
 {
 	if (qpair_has_news(qp))
 		nvmfr__qpair_adopt(qp);
@@ -301,11 +281,8 @@ static int submit_data(struct nvmfr_qpair *qp, const struct nvmfr_io *io, const 
 {
 	const uint32_t position = qp->position, fua = io->flags & NVMFR_IO_FUA ? NVME_RW_FUA : 0;
 	unsigned char *capsule = capsule_at(qp, position);
-	int err = io->flags & NVMFR_IO_VEC ? 0 : check_buffer(qp, io, ns);
 	bool filled = false;
 
-	if (err)
-		return err;
 	if (io->flags & NVMFR_IO_VEC)
 		filled = fill_vec(qp, qp->free_top[-1], capsule, io, fua);
 	else if (fits_one_command(qp, io, ns))
@@ -317,28 +294,43 @@ static int submit_data(struct nvmfr_qpair *qp, const struct nvmfr_io *io, const 
 	return post(qp, position, 1);
 }
 
-static __attribute__((noinline)) int submit_slow(struct nvmfr_qpair *qp, const struct nvmfr_io *io)
+int nvmfr__qpair_check(struct nvmfr_qpair *qp, const struct nvmfr_io *io,
+		       const struct ns_entry **found)
 {
 	const struct ns_entry *ns;
-	int err = make_room(qp);
+	int err = check_shape(qp, io);
 
-	if (err)
-		return err;
-	err = check_shape(qp, io);
+	*found = NULL;
 	if (err)
 		return err;
 	if (io->nsid == 0)
 		return nvmfr__fail(-EINVAL, "nsid is 0; namespaces are counted from 1");
-	ns = nvmfr__ns_find(qp->ns, io->nsid);
+	*found = ns = nvmfr__ns_find(qp->ns, io->nsid);
 	if (!ns && !(io->op == NVMFR_OP_FLUSH && io->nsid == NVME_NSID_ALL))
 		return nvmfr__fail(-ENOENT, "namespace %u is not active on this controller",
 				   io->nsid);
 	if (io->op == NVMFR_OP_FLUSH)
-		return submit_dataless(qp, io);
+		return 0;
 	err = check_range(qp, io, ns);
 	if (err)
 		return err;
 	remember_namespace(qp, ns);
+	if (io->op == NVMFR_OP_WRITE_ZEROES || (io->flags & NVMFR_IO_VEC))
+		return 0;
+	return check_buffer(qp, io, ns);
+}
+
+static __attribute__((noinline)) int submit_slow(struct nvmfr_qpair *qp, const struct nvmfr_io *io)
+{
+	const struct ns_entry *ns;
+	int err = nvmfr__qpair_make_room(qp);
+
+	if (!err)
+		err = nvmfr__qpair_check(qp, io, &ns);
+	if (err)
+		return err;
+	if (io->op == NVMFR_OP_FLUSH)
+		return submit_dataless(qp, io);
 	if (io->op == NVMFR_OP_WRITE_ZEROES && fits_one_command(qp, io, ns))
 		return submit_dataless(qp, io);
 	if (io->op == NVMFR_OP_WRITE_ZEROES)
@@ -403,7 +395,7 @@ static __attribute__((noinline)) int read_slow(struct nvmfr_qpair *qp, uint32_t 
 					       uint64_t nblocks, struct nvmfr_buffer *buf,
 					       uint64_t offset, uint64_t user_data)
 {
-	int err = make_room(qp);
+	int err = nvmfr__qpair_make_room(qp);
 
 	if (err)
 		return err;
@@ -416,7 +408,7 @@ static __attribute__((noinline)) int write_slow(struct nvmfr_qpair *qp, uint32_t
 						uint64_t nblocks, struct nvmfr_buffer *buf,
 						uint64_t offset, uint64_t user_data)
 {
-	int err = make_room(qp);
+	int err = nvmfr__qpair_make_room(qp);
 
 	if (err)
 		return err;
@@ -499,7 +491,7 @@ int nvmfr__qpair_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, unsi
 		if (done == n)
 			break;
 		if (count == room)
-			err = make_room(qp);
+			err = nvmfr__qpair_make_room(qp);
 		else if ((err = submit_slow(qp, &ios[done])) == 0)
 			done++;
 	}
