@@ -94,8 +94,9 @@ enum link_state {
 struct qpair_link {
 	pthread_mutex_t *lock; /* the host's, for all below; NULL: the service is the owner */
 	_Atomic uint32_t *word; /* on a page that fork wipes: 0 is a forked child */
+	_Atomic uint32_t *group_word; /* changes with it; NULL: no group */
 	int service_fd; /* eventfd that wakes the service; the owner writes it */
-	int owner_fd; /* eventfd that wakes the owner; -1: not made yet */
+	int owner_fd; /* eventfd that wakes the owner, or its group's; -1: not made yet */
 
 	/* service to owner */
 	enum link_state state;
@@ -171,6 +172,10 @@ struct nvmfr_qpair {
 	uint64_t bounced_bytes;
 	struct nvmfr_buffer *scratch; /* nvmfr_pread's, made when first needed */
 	int epoll_fd; /* -1: not made yet */
+	struct nvmfr_group *group; /* NULL: polled on its own */
+	struct nvmfr_qpair *member_next, **member_prev; /* of the group */
+	struct nvmfr_qpair *again_next;
+	bool again; /* in the group's list */
 	int err;
 	char sentence[256];
 	struct qpair_link link;
@@ -289,6 +294,8 @@ int nvmfr__qpair_full(const struct nvmfr_qpair *qp);
 
 int nvmfr__qpair_fd(struct nvmfr_qpair *qp);
 int nvmfr__qpair_arm(struct nvmfr_qpair *qp);
+/* For the service: when this sleeper's oldest command is over its time. */
+void nvmfr__qpair_tell_deadline(struct nvmfr_qpair *qp);
 
 /* ---- submit.c --------------------------------------------------------------------------------------- */
 
@@ -326,5 +333,11 @@ unsigned int nvmfr__split_reap(struct nvmfr_qpair *qp, struct nvmfr_completion *
 /* ---- poll.c ----------------------------------------------------------------------------------------- */
 
 int nvmfr__qpair_poll(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max);
+
+/* ---- group.c ---------------------------------------------------------------------------------------- */
+
+/* A member's poll filled its array, or a look at it found something: the group's next poll asks it, if
+ * anything is left. */
+void nvmfr__group_ask_again(struct nvmfr_qpair *qp);
 
 #endif
