@@ -130,6 +130,7 @@ struct fab_group_params {
 struct fab_group {
 	const struct fab_ops *ops;
 	struct fab_ep *ready, **ready_tail;
+	bool more; /* the last pump that named no endpoint left something */
 };
 
 static inline void fab_group_add_ready(struct fab_group *group, struct fab_ep *ep)
@@ -239,8 +240,9 @@ struct fab_ops {
 	int (*group_create)(struct fab *fab, const struct fab_group_params *params, struct fab_group **out);
 	void (*group_destroy)(struct fab_group *group); /* no endpoint may be left */
 	int (*group_adopt)(struct fab_ep *ep, void *member);
-	/* By the owner, without a lock: puts on the list who has something. True: there is more to take. */
-	bool (*group_pump)(struct fab_group *group);
+	/* By the owner, without a lock: the one endpoint that has something, not on the list, if nothing is
+	 * left; else NULL, and on the list who has something. */
+	struct fab_ep *(*group_pump)(struct fab_group *group);
 	/* The group's epoll descriptor becomes readable at the next completion of any. As arm(). */
 	int (*group_arm)(struct fab_group *group);
 };

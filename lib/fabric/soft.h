@@ -369,7 +369,7 @@ int nvmfr__soft_group_create(struct fab *fab, const struct fab_group_params *par
 void nvmfr__soft_group_destroy(struct fab_group *base);
 int nvmfr__soft_group_adopt(struct fab_ep *base, void *member);
 void nvmfr__soft_group_disown(struct soft_ep *ep);
-bool nvmfr__soft_group_pump(struct fab_group *base);
+struct fab_ep *nvmfr__soft_group_pump(struct fab_group *base);
 int nvmfr__soft_group_arm(struct fab_group *base);
 void nvmfr__soft_group_hush(const struct soft_ep *ep);
 

@@ -64,12 +64,12 @@ void nvmfr__soft_group_disown(struct soft_ep *ep)
 	ep->ep.member = NULL;
 }
 
-bool nvmfr__soft_group_pump(struct fab_group *base)
+struct fab_ep *nvmfr__soft_group_pump(struct fab_group *base)
 {
 	for (struct soft_ep *ep = to_group(base)->eps; ep; ep = ep->group_next)
 		if (nvmfr__soft_may_have_news(ep))
 			fab_group_add_ready(base, &ep->ep);
-	return false;
+	return NULL;
 }
 
 int nvmfr__soft_group_arm(struct fab_group *base)

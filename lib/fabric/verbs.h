@@ -124,7 +124,7 @@ int nvmfr__verbs_group_create(struct fab *fab, const struct fab_group_params *pa
 			      struct fab_group **out);
 void nvmfr__verbs_group_destroy(struct fab_group *group);
 int nvmfr__verbs_group_adopt(struct fab_ep *ep, void *member);
-bool nvmfr__verbs_group_pump(struct fab_group *group);
+struct fab_ep *nvmfr__verbs_group_pump(struct fab_group *group);
 int nvmfr__verbs_group_arm(struct fab_group *group);
 /* The service: a shared CQ with room for an endpoint of known size, and a name. */
 int nvmfr__verbs_group_join(struct verbs_ep *ep);

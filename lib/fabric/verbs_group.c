@@ -345,15 +345,8 @@ static __attribute__((noinline, cold)) void take_stray(struct verbs_group *group
 	pthread_mutex_unlock(group->params.lock);
 }
 
-static __attribute__((noinline, cold)) void take_bad(struct verbs_group *group, struct verbs_ep *ep,
-						     const struct ibv_wc *wc)
-{
-	count_wc(ep, wc);
-	fab_group_add_ready(&group->base, &ep->base);
-}
-
 /* Everyone on this CQ has failed. */
-static __attribute__((noinline, cold)) bool pump_failed(struct verbs_group *group,
+static __attribute__((noinline, cold)) void pump_failed(struct verbs_group *group,
 							const struct verbs_cq *shared)
 {
 	pthread_mutex_lock(group->params.lock);
@@ -369,7 +362,6 @@ static __attribute__((noinline, cold)) bool pump_failed(struct verbs_group *grou
 	}
 	wake_service(group);
 	pthread_mutex_unlock(group->params.lock);
-	return false;
 }
 
 static inline bool is_of(const struct ibv_wc *wc, uint32_t upper)
@@ -378,43 +370,33 @@ static inline bool is_of(const struct ibv_wc *wc, uint32_t upper)
 }
 
 /*
- * Good WCs of one endpoint that lie one behind the other; returns the first that is not. The loop makes
- * no call, so that it keeps to registers that nobody must save.
+ * Good WCs of one endpoint that lie one behind the other, into its mail; returns the first that is not. The
+ * loop makes no call, so that it keeps to registers that nobody must save.
  */
-static inline const struct ibv_wc *take_run(struct verbs_group *group, struct verbs_ep *ep,
-					    const struct ibv_wc *wc, uint32_t tag)
+static inline const struct ibv_wc *take_run(struct verbs_ep *ep, const struct ibv_wc *wc,
+					    uint32_t tag)
 {
 	const uint32_t recv = tag | UINT32_C(1) << 31;
-	const struct ibv_wc *first = wc;
-	uint32_t sends = 0, newest = 0;
-	uint64_t word;
+	uint32_t responses = 0, sends = 0, newest = 0;
 
 	for (;; wc++) {
-		while (is_response(wc) && is_of(wc, recv))
-			wc++;
+		for (; is_response(wc) && is_of(wc, recv); wc++)
+			responses++;
 		if (!is_send(wc) || !is_of(wc, tag))
 			break;
 		newest = (uint32_t)wc->wr_id;
 		sends++;
 	}
-	word = (uint32_t)(wc - first) - sends;
+	ep->base.mail += responses;
 	if (sends)
-		word += take_sends(ep, newest);
-	ep->base.mail += word;
-	fab_group_add_ready(&group->base, &ep->base);
+		ep->base.mail += take_sends(ep, newest);
 	return wc;
 }
 
-static bool pump_cq(struct verbs_group *group, const struct verbs_cq *shared)
+/* From wc on, whoever they are of. */
+static __attribute__((noinline)) void sort_out(struct verbs_group *group, const struct ibv_wc *wc,
+					       const struct ibv_wc *end)
 {
-	struct ibv_wc wcs[VERBS_POLL_BATCH + 1];
-	const struct ibv_wc *wc = wcs, *end;
-	int n = ibv_poll_cq(shared->cq, VERBS_POLL_BATCH, wcs);
-
-	if (n <= 0)
-		return unlikely(n < 0) && pump_failed(group, shared);
-	end = &wcs[n];
-	wcs[n].status = IBV_WC_GENERAL_ERR; /* ends a run */
 	while (wc < end) {
 		uint32_t tag = tag_of(wc);
 		const struct verbs_slot *slot = &group->owned[tag & group->owned_mask];
@@ -424,32 +406,83 @@ static bool pump_cq(struct verbs_group *group, const struct verbs_cq *shared)
 			take_stray(group, wc++);
 			continue;
 		}
-		wc = take_run(group, slot->ep, wc, tag);
+		wc = take_run(slot->ep, wc, tag);
 		if (unlikely(wc == first))
-			take_bad(group, slot->ep, wc++);
+			count_wc(slot->ep, wc++);
+		fab_group_add_ready(&group->base, &slot->ep->base);
 	}
-	return n == VERBS_POLL_BATCH;
 }
 
-bool nvmfr__verbs_group_pump(struct fab_group *base)
+/* Several CQs, or none. */
+static __attribute__((noinline)) struct fab_ep *pump_all(struct verbs_group *group, uint32_t count)
+{
+	struct ibv_wc wcs[VERBS_POLL_BATCH + 1];
+
+	group->base.more = false;
+	for (uint32_t i = 0; i < count; i++) {
+		int n = ibv_poll_cq(group->cqs[i].cq, VERBS_POLL_BATCH, wcs);
+
+		if (unlikely(n < 0))
+			pump_failed(group, &group->cqs[i]);
+		if (n <= 0)
+			continue;
+		wcs[n].status = IBV_WC_GENERAL_ERR; /* ends a run */
+		sort_out(group, wcs, &wcs[n]);
+		group->base.more |= n == VERBS_POLL_BATCH;
+	}
+	return NULL;
+}
+
+/* In line: one CQ, and all of one endpoint. */
+struct fab_ep *nvmfr__verbs_group_pump(struct fab_group *base)
 {
 	struct verbs_group *group = to_group(base);
-	uint32_t count = atomic_load_explicit(&group->cq_count, memory_order_acquire);
-	bool more = false;
+	uint32_t count = atomic_load_explicit(&group->cq_count, memory_order_acquire), tag;
+	struct ibv_wc wcs[VERBS_POLL_BATCH + 1];
+	const struct ibv_wc *wc = wcs;
+	const struct verbs_slot *slot;
+	int n;
 
-	for (uint32_t i = 0; i < count; i++)
-		more |= pump_cq(group, &group->cqs[i]);
-	return more;
+	if (unlikely(count != 1))
+		return pump_all(group, count);
+	n = ibv_poll_cq(group->cqs[0].cq, VERBS_POLL_BATCH, wcs);
+	base->more = n == VERBS_POLL_BATCH;
+	if (n <= 0) {
+		if (unlikely(n < 0))
+			pump_failed(group, &group->cqs[0]);
+		return NULL;
+	}
+	wcs[n].status = IBV_WC_GENERAL_ERR; /* ends a run */
+	tag = tag_of(wc);
+	slot = &group->owned[tag & group->owned_mask];
+	if (likely(slot->tag == tag)) {
+		wc = take_run(slot->ep, wc, tag);
+		if (likely(wc == &wcs[n]) && likely(n < VERBS_POLL_BATCH))
+			return &slot->ep->base;
+		if (wc != wcs)
+			fab_group_add_ready(base, &slot->ep->base);
+	}
+	sort_out(group, wc, &wcs[n]);
+	return NULL;
 }
 
 static __attribute__((noinline)) uint64_t poll_pump(struct fab_ep *fep)
 {
-	/* The service's: only the owner polls the CQ. */
-	bool more = fep->member && nvmfr__verbs_group_pump(fep->group);
-	uint64_t word = fep->mail | nvmfr__to_verbs_ep(fep)->sticky;
+	struct fab_group *group = fep->group;
+	struct fab_ep *found = NULL;
+	uint64_t word = nvmfr__to_verbs_ep(fep)->sticky;
 
+	/* The service's: only the owner polls the CQ. */
+	if (fep->member) {
+		found = nvmfr__verbs_group_pump(group);
+		if (found && found != fep)
+			fab_group_add_ready(group, found);
+		if (!found && group->more)
+			word |= FAB_POLL_MORE;
+	}
+	word |= fep->mail;
 	fep->mail = 0;
-	return more ? word | FAB_POLL_MORE : word;
+	return word;
 }
 
 uint64_t nvmfr__verbs_group_poll(struct fab_ep *fep)

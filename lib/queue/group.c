@@ -38,6 +38,7 @@ struct nvmfr_group *nvmfr__group_new(const void *host, const _Atomic uint32_t *t
 	group->host = host;
 	group->tick = tick;
 	group->seen = 1;
+	group->plain = WORD_NEVER;
 	group->again_tail = &group->again;
 	group->params = *params;
 	group->epoll_fd = -1;
@@ -76,6 +77,7 @@ int nvmfr__group_fab(struct nvmfr_group *group, const struct fab_ops *ops, struc
 	err = ops->group_create(fab, &group->params, out);
 	if (!err)
 		group->fabs[group->fab_count++] = *out;
+	group->plain = WORD_NEVER;
 	return err;
 }
 
@@ -93,6 +95,7 @@ static void add_again(struct nvmfr_group *group, struct nvmfr_qpair *qp)
 		return;
 	qp->again = true;
 	qp->again_next = NULL;
+	group->plain = WORD_NEVER;
 	*group->again_tail = qp;
 	group->again_tail = &qp->again_next;
 }
@@ -186,8 +189,8 @@ static inline unsigned int poll_member(struct nvmfr_qpair *qp, struct nvmfr_comp
 }
 
 /* Ends: who is put back has filled the array. */
-static __attribute__((noinline)) unsigned int
-poll_again(struct nvmfr_group *group, struct nvmfr_completion *out, unsigned int max)
+static unsigned int poll_again(struct nvmfr_group *group, struct nvmfr_completion *out,
+			       unsigned int max)
 {
 	unsigned int n = 0;
 
@@ -197,47 +200,84 @@ poll_again(struct nvmfr_group *group, struct nvmfr_completion *out, unsigned int
 }
 
 /* Until the array is full or what this fabric's completions arrive in was seen empty. */
-static inline unsigned int poll_fab(struct fab_group *fab, struct nvmfr_completion *out,
-				    unsigned int max)
+static unsigned int poll_fab(struct fab_group *fab, struct nvmfr_completion *out, unsigned int max)
 {
 	unsigned int n = 0;
 	bool more = true;
 
 	for (;;) {
+		struct fab_ep *found;
+
 		while (fab->ready) {
-			if (unlikely(n == max))
+			if (n == max)
 				return n;
 			n += poll_member(fab_group_take_ready(fab)->member, out + n, max - n);
 		}
 		if (!more || n == max)
 			return n;
-		more = fab->ops->group_pump(fab);
+		found = fab->ops->group_pump(fab);
+		more = !found && fab->more;
+		if (found)
+			fab_group_add_ready(fab, found);
 	}
 }
 
-int nvmfr__group_poll(struct nvmfr_group *group, struct nvmfr_completion *out, unsigned int max)
+static __attribute__((noinline)) int poll_slow(struct nvmfr_group *group,
+					       struct nvmfr_completion *out, unsigned int max)
 {
-	unsigned int n = 0;
-	int err;
+	unsigned int n;
+	int err = 0;
 
-	if (unlikely(atomic_load_explicit(group->word, memory_order_relaxed) != group->seen) ||
-	    unlikely(atomic_load_explicit(group->tick, memory_order_relaxed) != group->seen_tick)) {
+	if (atomic_load_explicit(group->word, memory_order_relaxed) != group->seen)
 		err = look_at_all(group);
-		if (err)
-			return err;
-	}
-	if (unlikely(group->again != NULL))
-		n = poll_again(group, out, max);
+	if (err)
+		return err;
+	n = poll_again(group, out, max);
 	for (unsigned int i = 0; i < group->fab_count; i++)
 		n += poll_fab(group->fabs[i], out + n, max - n);
+	if (group->fab_count == 1 && !group->again)
+		group->plain = group->seen;
 	return (int)n;
+}
+
+/* The common case in line: one fabric, and one member that has something or none. */
+int nvmfr__group_poll(struct nvmfr_group *group, struct nvmfr_completion *out, unsigned int max)
+{
+	struct fab_group *fab;
+	struct fab_ep *found;
+
+	if (unlikely(atomic_load_explicit(group->word, memory_order_relaxed) != group->plain))
+		return poll_slow(group, out, max);
+	fab = group->fabs[0];
+	if (unlikely(fab->ready != NULL))
+		return poll_slow(group, out, max);
+	found = fab->ops->group_pump(fab);
+	if (likely(found != NULL))
+		return (int)poll_member(found->member, out, max);
+	return fab->ready ? poll_slow(group, out, max) : 0;
+}
+
+void nvmfr__group_tick(struct nvmfr_group *group)
+{
+	nvmfr__word_step((_Atomic uint32_t *)group->word);
+}
+
+/* What has arrived, into the mail. */
+static void pump_fab(struct fab_group *fab)
+{
+	struct fab_ep *found;
+
+	do {
+		found = fab->ops->group_pump(fab);
+		if (found)
+			fab_group_add_ready(fab, found);
+	} while (!found && fab->more);
 }
 
 void nvmfr__group_pump(struct nvmfr_group *group)
 {
 	for (unsigned int i = 0; i < group->fab_count; i++)
-		while (group->fabs[i]->ops->group_pump(group->fabs[i]))
-			;
+		pump_fab(group->fabs[i]);
 }
 
 /* ---- sleeping -------------------------------------------------------------------------------- */

@@ -4,7 +4,7 @@
  * those queue pairs that have something; the others cost nothing.
  *
  * All of it is the owner's. The service changes `word` (release) whenever it published something to a
- * member; then, and when time has moved, every member is looked at.
+ * member, and when time has moved; then every member is looked at.
  */
 #ifndef NVMFR_QUEUE_GROUP_H
 #define NVMFR_QUEUE_GROUP_H
@@ -16,13 +16,15 @@ enum { GROUP_FABS = 2 }; /* verbs and soft */
 struct nvmfr_group {
 	/* every poll */
 	_Alignas(CACHE_LINE) const _Atomic uint32_t *word; /* on a page that fork wipes */
-	const _Atomic uint32_t *tick;
-	uint32_t seen, seen_tick;
-	struct nvmfr_qpair *again, **again_tail; /* have something inside, oldest first */
-	unsigned int fab_count;
+	uint32_t plain; /* *word while there is one fabric and nobody to ask again; else WORD_NEVER */
 	struct fab_group *fabs[GROUP_FABS];
 
-	/* cold */
+	/* else */
+	uint32_t seen; /* *word at the last look at all */
+	uint32_t seen_tick;
+	const _Atomic uint32_t *tick;
+	struct nvmfr_qpair *again, **again_tail; /* have something inside, oldest first */
+	unsigned int fab_count;
 	struct nvmfr_qpair *members;
 	const void *host;
 	int epoll_fd; /* over owner_fd and what the fabrics add */
@@ -52,6 +54,8 @@ void nvmfr__group_pump(struct nvmfr_group *group);
 int nvmfr__group_arm(struct nvmfr_group *group);
 /* A completion of any will wake who sleeps: also of a member that connects. 0 or -errno. */
 int nvmfr__group_arm_fabs(struct nvmfr_group *group);
+/* The service: time has moved. The host's lock held. */
+void nvmfr__group_tick(struct nvmfr_group *group);
 uint64_t nvmfr__group_due_ns(const struct nvmfr_group *group);
 int nvmfr__group_state_error(void);
 

@@ -135,7 +135,7 @@ static void ring(int fd)
 		return;
 }
 
-static void step(_Atomic uint32_t *word)
+void nvmfr__word_step(_Atomic uint32_t *word)
 {
 	uint32_t next = atomic_load_explicit(word, memory_order_relaxed) + 1;
 
@@ -146,9 +146,9 @@ static void step(_Atomic uint32_t *word)
 
 void nvmfr__link_publish(struct qpair_link *link)
 {
-	step(link->word);
+	nvmfr__word_step(link->word);
 	if (link->group_word)
-		step(link->group_word);
+		nvmfr__word_step(link->group_word);
 	ring(link->owner_fd);
 }
 

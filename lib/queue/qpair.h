@@ -282,6 +282,9 @@ void nvmfr__qpair_fault(struct nvmfr_qpair *qp, int err, const char *fmt, ...)
 /* Ends the endpoint's access to memory and hands it back to the service. */
 void nvmfr__qpair_retire(struct nvmfr_qpair *qp);
 
+/* A word's next value. */
+void nvmfr__word_step(_Atomic uint32_t *word);
+
 /* The service: what it changed in link becomes visible, a sleeper wakes. The host's lock held. */
 void nvmfr__link_publish(struct qpair_link *link);
 
