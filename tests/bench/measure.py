@@ -15,6 +15,7 @@ import resource
 import statistics
 import subprocess
 import sys
+from time import monotonic as time_now
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 IRIO = os.path.join(HERE, "..", "standin", "irio.py")
@@ -33,6 +34,9 @@ LEAN = {  # lean's arguments, row by row
     "split": f"-q 1 -b 2 -Q 32 -o {64 * MIB}",
     "split128": f"-q 1 -b 2 -Q 128 -o {64 * MIB}",
     "threads": "-q 32 -b 32 -t 2",
+    "group": "-q 32 -b 32 -G 64",
+    "group-qd1": "-q 1 -b 1 -G 64",
+    "thousand": "-q 8 -b 8 -G 1000",
 }
 RAWLOOP = {  # where rawloop does the same; its -b is lean's
     "qd32": LEAN["qd32"],
@@ -42,7 +46,10 @@ RAWLOOP = {  # where rawloop does the same; its -b is lean's
     "128k": "-q 32 -b 32 -l 131072",
     "icd": "-q 32 -b 32 -w",
     "split": f"-q 32 -b 32 -l {MIB}",
+    "group": "-q 32 -b 32 -i 63 -S",
+    "group-qd1": "-q 1 -b 1 -i 63 -S",
 }
+LOCK = {"NULLNIC_LOCK": "1"}  # of the stand-in, where the service connects what its owner polls
 NOT_AVAILABLE = "not available"
 
 
@@ -233,8 +240,28 @@ def memory(bench):
     return Result("at most 48 KiB", f"{got / 1024:.1f} KiB", f"blocks: {blocks}", got <= 48 * 1024, bytes=got)
 
 
-def none(target):
-    return Result(target, NOT_AVAILABLE, "", False)
+def group_price(bench, row, alone):
+    """64 queue pairs of which one is busy, against that one by itself; the bare loop over one CQ beside it."""
+    got, ref = bench.instructions(LEAN[row], **LOCK), bench.instructions(LEAN[alone])
+    raw = bench.instructions(RAWLOOP[row], program="rawloop")
+    raw_ref = bench.instructions(RAWLOOP[alone], program="rawloop")
+    return at_most(got, 1.25 * ref, f"at most 1.25 x one qpair, {1.25 * ref:.1f} Ir",
+                   f"one {ref:.1f} Ir; rawloop {raw:.1f}, one {raw_ref:.1f}", one=ref, rawloop=raw,
+                   rawloop_one=raw_ref, times=round(got / ref, 3))
+
+
+def thousand(bench):
+    """Connects, runs on one of them and closes, with 1,024 descriptors."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, limits[1]))
+    try:
+        begin = time_now()
+        said = bench.output([bench.lean, *LEAN["thousand"].split(), "-n", "100000"], **LOCK).strip()
+        seconds = time_now() - begin
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    return Result("connect, run, close", f"{seconds:.2f} s, of them I/O {said}", "100,000 I/Os on one", True,
+                  seconds=seconds)
 
 
 ROWS = {
@@ -256,8 +283,9 @@ ROWS = {
     "split": ("64 MiB read, depth 32", lambda b: child(b, "split")),
     "split128": ("64 MiB read, depth 128", lambda b: child(b, "split128")),
     "split-time": ("64 MiB read, depth 32, a command", lambda b: time(b, "split", COMMANDS_OF_64_MIB)),
-    "group": ("64 qpairs in a group, one busy", lambda b: none("at most 1.25 x one qpair")),
-    "thousand": ("1,000 qpairs, RLIMIT_NOFILE 1024", lambda b: none("connect, run, close")),
+    "group": ("64 qpairs in a group, one busy", lambda b: group_price(b, "group", "qd32")),
+    "group-qd1": ("64 in a group, one busy at QD 1", lambda b: group_price(b, "group-qd1", "qd1")),
+    "thousand": ("1,000 qpairs, RLIMIT_NOFILE 1024", thousand),
     "memory": ("library memory a qpair, depth 128", memory),
     "threads-lines": ("two threads, a qpair each", thread_lines),
     "threads": ("", thread_price),
