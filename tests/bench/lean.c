@@ -8,8 +8,8 @@
  * -q n keeps n I/Os in flight. -b 1 submits each alone; -b n submits up to n at once. -w mixed, in
  * batches: every other I/O is a write. -V n reads into n pieces (vectored). -Q n: the queue pair's depth
  * where it is not the I/Os' (a long I/O takes many commands). -t n: so many threads, each on a processor
- * of its own with a queue pair of its own and -n I/Os. -G n: n queue pairs in a group, of which the first
- * is busy and the others idle (1,000 of depth 8: -q 8). Prints "N ns/IO", a thread's. Links the installed
+ * of its own with a queue pair of its own and -n I/Os. -G n, compiled with LEAN_GROUP: n queue pairs in a
+ * group, of which the first is busy and the others idle (1,000 of depth 8: -q 8). Prints "N ns/IO", a thread's. Links the installed
  * library through pkg-config.
  */
 #ifndef _GNU_SOURCE
@@ -49,14 +49,23 @@ static struct {
 /* What a thread has for itself. */
 struct job {
 	struct nvmfr_qpair *qp;
-	struct nvmfr_group *group;
-	struct nvmfr_qpair **idle; /* -G: the others */
 	struct nvmfr_buffer *buf;
 	struct nvmfr_iov (*iovs)[MAX_PIECES];
 	uint64_t nblocks, places;
 	unsigned int cpu;
 };
 static _Thread_local struct nvmfr_completion done[ARRAY];
+
+/* With LEAN_GROUP it is another program: the question would cost an instruction or three an I/O. */
+#ifdef LEAN_GROUP
+#define POLL(job, max) nvmfr_group_poll(group, done, max)
+#define GROUPED	       1
+#else
+#define GROUPED	       0
+#define POLL(job, max) nvmfr_poll((job).qp, done, max)
+#endif
+static struct nvmfr_group *group; /* NULL without -G */
+static struct nvmfr_qpair *idle[MAX_GROUP];
 
 static void check(int result, const char *what)
 {
@@ -138,15 +147,7 @@ static void bad_completion(const struct nvmfr_completion *cpl)
 	exit(1);
 }
 
-#define INLINE static inline __attribute__((always_inline))
-
-/* grouped is known where it is called from: the other rows pay nothing for the question. */
-INLINE int collect(const struct job *job, unsigned int max, bool grouped)
-{
-	return grouped ? nvmfr_group_poll(job->group, done, max) : nvmfr_poll(job->qp, done, max);
-}
-
-INLINE void run_alone(const struct job *given, uint64_t total, bool grouped)
+static void run_alone(const struct job *given, uint64_t total)
 {
 	const struct job job = *given;
 	const uint64_t bytes = conf.bytes;
@@ -154,7 +155,7 @@ INLINE void run_alone(const struct job *given, uint64_t total, bool grouped)
 	uint64_t state = SEED, sent = start(&job, total, &state);
 
 	for (uint64_t ended = 0; ended < total;) {
-		int n = collect(&job, ARRAY, grouped), err = 0;
+		int n = POLL(job, ARRAY), err = 0;
 
 		check(n, "poll");
 		for (const struct nvmfr_completion *cpl = done; cpl < done + n; cpl++) {
@@ -197,7 +198,7 @@ static inline void renew(const struct job *job, struct nvmfr_io *io, unsigned in
 }
 
 /* Batches, from an array that is prepared once. */
-INLINE void run_batched(const struct job *given, uint64_t total, bool grouped)
+static void run_batched(const struct job *given, uint64_t total)
 {
 	const struct job job = *given;
 	struct nvmfr_io batch[ARRAY];
@@ -206,7 +207,7 @@ INLINE void run_batched(const struct job *given, uint64_t total, bool grouped)
 	for (unsigned int k = 0; k < ARRAY; k++)
 		prepare(&batch[k], &job, k % conf.depth);
 	for (uint64_t ended = 0; ended < total;) {
-		int n = collect(&job, conf.batch, grouped);
+		int n = POLL(job, conf.batch);
 		unsigned int again;
 
 		check(n, "poll");
@@ -248,37 +249,33 @@ static void parse(int argc, char **argv)
 	if (!conf.depth || conf.depth > MAX_DEPTH || conf.commands > MAX_DEPTH || !conf.bytes ||
 	    !conf.batch || conf.batch > ARRAY || conf.pieces > MAX_PIECES || !conf.threads ||
 	    conf.threads > MAX_THREADS || (conf.op == OP_MIXED && conf.batch == 1) ||
-	    conf.group > MAX_GROUP || (conf.group && conf.threads > 1))
+	    conf.group > MAX_GROUP || !conf.group != !GROUPED || (conf.group && conf.threads > 1))
 		exit(2);
 }
 
-static void open_group(struct job *job, struct nvmfr_host *host)
+static void open_group(struct nvmfr_host *host)
 {
 	struct nvmfr_group_opts opts;
 
 	nvmfr_group_opts_init(&opts, sizeof(opts));
 	opts.max_qpairs = conf.group;
-	check(nvmfr_group_create(host, &opts, &job->group), "group");
-	job->idle = calloc(conf.group, sizeof(*job->idle));
-	if (!job->idle)
-		exit(1);
+	check(nvmfr_group_create(host, &opts, &group), "group");
 }
 
 /* They connect together. */
 static void open_qpairs(struct job *job, struct nvmfr_ctrl *ctrl)
 {
-	unsigned int idle = conf.group ? conf.group - 1 : 0;
 	struct nvmfr_qpair_opts opts;
 
 	nvmfr_qpair_opts_init(&opts, sizeof(opts));
 	opts.depth = (uint16_t)conf.commands;
-	opts.group = job->group;
+	opts.group = group;
 	check(nvmfr_qpair_create(ctrl, &opts, &job->qp), "qpair");
-	for (unsigned int i = 0; i < idle; i++)
-		check(nvmfr_qpair_create(ctrl, &opts, &job->idle[i]), "qpair");
+	for (unsigned int i = 0; i + 1 < conf.group; i++)
+		check(nvmfr_qpair_create(ctrl, &opts, &idle[i]), "qpair");
 	check(nvmfr_qpair_wait(job->qp, -1), "qpair");
-	for (unsigned int i = 0; i < idle; i++)
-		check(nvmfr_qpair_wait(job->idle[i], -1), "qpair");
+	for (unsigned int i = 0; i + 1 < conf.group; i++)
+		check(nvmfr_qpair_wait(idle[i], -1), "qpair");
 }
 
 static void job_open(struct job *job, struct nvmfr_host *host, struct nvmfr_ctrl *ctrl)
@@ -288,7 +285,7 @@ static void job_open(struct job *job, struct nvmfr_host *host, struct nvmfr_ctrl
 
 	check(nvmfr_ns_info(ctrl, 1, &ns), "namespace");
 	if (conf.group)
-		open_group(job, host);
+		open_group(host);
 	open_qpairs(job, ctrl);
 	check(nvmfr_buffer_alloc(host, conf.depth * conf.bytes, -1, &job->buf), "buffer");
 	if (conf.pieces && !(job->iovs = calloc(conf.depth, sizeof(*job->iovs))))
@@ -304,25 +301,18 @@ static void job_close(struct job *job)
 {
 	nvmfr_qpair_destroy(job->qp);
 	for (unsigned int i = 0; i + 1 < conf.group; i++)
-		nvmfr_qpair_destroy(job->idle[i]);
-	check(nvmfr_group_destroy(job->group), "group");
-	free(job->idle);
+		nvmfr_qpair_destroy(idle[i]);
+	check(nvmfr_group_destroy(group), "group");
 	check(nvmfr_buffer_release(job->buf), "release");
 	free(job->iovs);
 }
 
 static void job_run(const struct job *job)
 {
-	bool alone = conf.batch == 1 && !conf.pieces;
-
-	if (conf.group && alone)
-		run_alone(job, conf.ios, true);
-	else if (conf.group)
-		run_batched(job, conf.ios, true);
-	else if (alone)
-		run_alone(job, conf.ios, false);
+	if (conf.batch == 1 && !conf.pieces)
+		run_alone(job, conf.ios);
 	else
-		run_batched(job, conf.ios, false);
+		run_batched(job, conf.ios);
 }
 
 /* The nth processor of those that this process may use. */

@@ -22,7 +22,7 @@ IRIO = os.path.join(HERE, "..", "standin", "irio.py")
 NOISE = 1.05  # of a time that is to be rawloop's own
 MIB = 1 << 20
 COMMANDS_OF_64_MIB = 64  # the stand-in's MDTS is 1 MiB
-LEAN = {  # lean's arguments, row by row
+LEAN = {  # lean's arguments, row by row; with -G lean-group's
     "qd32": "-q 32 -b 32",
     "qd128": "-q 128 -b 32",
     "single": "-q 32 -b 1",
@@ -93,7 +93,7 @@ class Bench:
     @functools.lru_cache(maxsize=None)
     def instructions(self, args, program="lean", share=1, **env):
         """Instructions per I/O; with share, per so many commands of one."""
-        path = self.lean if program == "lean" else self.rawloop
+        path = self.rawloop if program == "rawloop" else os.path.join(self.programs, program)
         low, high = (max(2, n // share) for n in self.counted)
         out = self.output([IRIO, "-L", self.libs, "-n", f"{low},{high}", "--rest-only", "--",
                            path, *args.split(), "-n", "%N"], **env)
@@ -242,7 +242,7 @@ def memory(bench):
 
 def group_price(bench, row, alone):
     """64 queue pairs of which one is busy, against that one by itself; the bare loop over one CQ beside it."""
-    got, ref = bench.instructions(LEAN[row], **LOCK), bench.instructions(LEAN[alone])
+    got, ref = bench.instructions(LEAN[row], program="lean-group", **LOCK), bench.instructions(LEAN[alone])
     raw = bench.instructions(RAWLOOP[row], program="rawloop")
     raw_ref = bench.instructions(RAWLOOP[alone], program="rawloop")
     return at_most(got, 1.25 * ref, f"at most 1.25 x one qpair, {1.25 * ref:.1f} Ir",
@@ -256,7 +256,8 @@ def thousand(bench):
     resource.setrlimit(resource.RLIMIT_NOFILE, (1024, limits[1]))
     try:
         begin = time_now()
-        said = bench.output([bench.lean, *LEAN["thousand"].split(), "-n", "100000"], **LOCK).strip()
+        program = os.path.join(bench.programs, "lean-group")
+        said = bench.output([program, *LEAN["thousand"].split(), "-n", "100000"], **LOCK).strip()
         seconds = time_now() - begin
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
