@@ -446,8 +446,8 @@ struct fab_ep *nvmfr__verbs_group_pump(struct fab_group *base)
 	if (unlikely(count != 1))
 		return pump_all(group, count);
 	n = ibv_poll_cq(group->cqs[0].cq, VERBS_POLL_BATCH, wcs);
-	base->more = n == VERBS_POLL_BATCH;
 	if (n <= 0) {
+		base->more = false;
 		if (unlikely(n < 0))
 			pump_failed(group, &group->cqs[0]);
 		return NULL;
@@ -462,6 +462,7 @@ struct fab_ep *nvmfr__verbs_group_pump(struct fab_group *base)
 		if (wc != wcs)
 			fab_group_add_ready(base, &slot->ep->base);
 	}
+	base->more = n == VERBS_POLL_BATCH;
 	sort_out(group, wc, &wcs[n]);
 	return NULL;
 }

@@ -254,7 +254,7 @@ int nvmfr__group_poll(struct nvmfr_group *group, struct nvmfr_completion *out, u
 	found = fab->ops->group_pump(fab);
 	if (likely(found != NULL))
 		return (int)poll_member(found->member, out, max);
-	return fab->ready ? poll_slow(group, out, max) : 0;
+	return fab->ready || fab->more ? poll_slow(group, out, max) : 0;
 }
 
 void nvmfr__group_tick(struct nvmfr_group *group)
