@@ -8,9 +8,9 @@
  * -q n keeps n I/Os in flight. -b 1 submits each alone; -b n submits up to n at once. -w mixed, in
  * batches: every other I/O is a write. -V n reads into n pieces (vectored). -Q n: the queue pair's depth
  * where it is not the I/Os' (a long I/O takes many commands). -t n: so many threads, each on a processor
- * of its own with a queue pair of its own and -n I/Os. -G n, compiled with LEAN_GROUP: n queue pairs in a
- * group, of which the first is busy and the others idle (1,000 of depth 8: -q 8). Prints "N ns/IO", a thread's. Links the installed
- * library through pkg-config.
+ * of its own with a queue pair of its own and -n I/Os. -G n, of lean-group only (compiled with LEAN_GROUP):
+ * n queue pairs in a group, of which the first is busy and the others idle. Prints "N ns/IO", a thread's.
+ * Links the installed library through pkg-config.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
