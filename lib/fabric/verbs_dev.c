@@ -288,6 +288,7 @@ static uint64_t verbs_ep_due_ns(const struct fab_ep *fep)
 _Static_assert(offsetof(struct verbs_ep, base) == 0, "verbs_ep_fd casts");
 
 /* What does not depend on whose CQ it is. */
+/* clang-format off */
 #define VERBS_COMMON                                                                         \
 	.name = "verbs", .open = verbs_open, .close = verbs_close, .fd = verbs_fd,           \
 	.next_event = nvmfr__verbs_next_event, .due_ns = verbs_due_ns,                       \
@@ -300,6 +301,7 @@ _Static_assert(offsetof(struct verbs_ep, base) == 0, "verbs_ep_fd casts");
 	.ep_due_ns = verbs_ep_due_ns, .group_create = nvmfr__verbs_group_create,             \
 	.group_destroy = nvmfr__verbs_group_destroy, .group_adopt = nvmfr__verbs_group_adopt, \
 	.group_pump = nvmfr__verbs_group_pump, .group_arm = nvmfr__verbs_group_arm
+/* clang-format on */
 
 const struct fab_ops nvmfr__fab_verbs = {
 	VERBS_COMMON,
