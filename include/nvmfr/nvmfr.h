@@ -364,6 +364,7 @@ struct nvmfr_ctrl_info {
 	char firmware[9];             /**< terminated, blanks stripped */
 	char device[65];              /**< the local RDMA device, or "soft" */
 	char subnqn[224];             /**< NQN of the subsystem connected to */
+	int32_t numa_node;            /**< the device's, on which its threads should run; -1: unknown, or one node only */
 };
 
 /** What is known of a namespace. */
@@ -767,17 +768,24 @@ NVMFR_API NVMFR_MUST_CHECK int nvmfr_submit(struct nvmfr_qpair *qp, const struct
 NVMFR_API NVMFR_MUST_CHECK int nvmfr_poll(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max);
 
 /**
- * Collects completions: polls a little, then sleeps until min are there or the time is over. With
- * NVMFR_HOST_MANUAL it drives the host meanwhile.
+ * Collects completions: sleeps until min are there, the time is over, or no more can come because nothing
+ * is left in flight. Where answers have lately come within some 20 us it polls for so long first. Where more
+ * than one is wanted it may pause for 50 us (and the kernel's timer slack), so that not each of them wakes it.
+ * With NVMFR_HOST_MANUAL it drives the host meanwhile.
+ *
+ * With nothing in flight a wait without a timeout would end only with the association, and is refused.
+ * With one it sleeps until then, or until the queue pair is lost. On a queue pair that is still connecting
+ * it sleeps until it is live or lost.
  *
  * @param qp          the queue pair
  * @param out         room for max
  * @param min         1 to max
  * @param max         1 or more
- * @param timeout_ms  -1: no bound of its own
+ * @param timeout_ms  0: looks once; -1: no bound of its own
  *
  * Threads: the owner.
- * Returns: how many, fewer than min when the time is over; errors as nvmfr_poll().
+ * Returns: how many, fewer than min when the time is over or nothing is left in flight; -EINVAL a bad
+ * argument, or no timeout and nothing in flight; other errors as nvmfr_poll().
  */
 NVMFR_API NVMFR_MUST_CHECK int nvmfr_wait(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int min,
 					  unsigned int max, int timeout_ms);
@@ -808,7 +816,8 @@ NVMFR_API NVMFR_MUST_CHECK int nvmfr_group_poll(struct nvmfr_group *group, struc
  * @param timeout_ms  -1: no bound of its own
  *
  * Threads: the owner.
- * Returns: how many, fewer than min when the time is over; errors as nvmfr_group_poll().
+ * Returns: how many, fewer than min when the time is over or nothing is left in flight; -EINVAL a bad
+ * argument, or no timeout and nothing in flight; other errors as nvmfr_group_poll().
  */
 NVMFR_API NVMFR_MUST_CHECK int nvmfr_group_wait(struct nvmfr_group *group, struct nvmfr_completion *out,
 						unsigned int min, unsigned int max, int timeout_ms);

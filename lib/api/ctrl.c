@@ -121,6 +121,7 @@ static void describe(const struct nvmfr_ctrl *ctrl, struct nvmfr_ctrl_info *info
 		.vid = ctrl->id.vid,
 		.oncs = ctrl->id.oncs,
 		.mdts = ctrl->id.mdts,
+		.numa_node = ctrl->numa_node,
 	};
 	memcpy(info->serial, ctrl->id.sn, sizeof(info->serial));
 	memcpy(info->model, ctrl->id.mn, sizeof(info->model));

@@ -152,6 +152,11 @@ static int wait_arm(void *object)
 	return nvmfr__group_arm(object);
 }
 
+static bool wait_pending(void *object)
+{
+	return nvmfr__group_pending(object);
+}
+
 static uint64_t wait_due(void *object)
 {
 	return nvmfr__group_due_ns(object);
@@ -164,6 +169,7 @@ int nvmfr_group_wait(struct nvmfr_group *group, struct nvmfr_completion *out, un
 				      .poll = wait_poll,
 				      .fd = wait_fd,
 				      .arm = wait_arm,
+				      .pending = wait_pending,
 				      .due_ns = wait_due };
 	int err = check_group(group);
 
@@ -172,5 +178,6 @@ int nvmfr_group_wait(struct nvmfr_group *group, struct nvmfr_completion *out, un
 	if (err)
 		return err;
 	source.host = (struct nvmfr_host *)(uintptr_t)group->host;
+	source.pace = &group->pace;
 	return nvmfr__wait(&source, out, min, max, timeout_ms);
 }

@@ -72,6 +72,13 @@ static int wait_arm(void *object)
 	return nvmfr__qpair_arm(object);
 }
 
+static bool wait_pending(void *object)
+{
+	const struct nvmfr_qpair *qp = object;
+
+	return !likely_live(qp) || free_slots(qp) != qp->depth || qp->backlog;
+}
+
 static uint64_t wait_due(void *object)
 {
 	const struct nvmfr_qpair *qp = object;
@@ -109,11 +116,14 @@ static int await_poll(void *object, struct nvmfr_completion *out, unsigned int m
 /* The answer to its Connect comes where the group's completions do: this thread has to look. */
 static int await_in_group(struct nvmfr_qpair *qp, int timeout_ms)
 {
+	struct wait_pace pace = { 0 };
 	struct wait_source source = { .host = qpair_host(qp),
 				      .object = qp,
+				      .pace = &pace,
 				      .poll = await_poll,
 				      .fd = wait_fd,
 				      .arm = wait_arm,
+				      .pending = wait_pending,
 				      .due_ns = wait_due };
 	struct nvmfr_completion none;
 	int n = nvmfr__wait(&source, &none, 1, 1, timeout_ms);
@@ -196,6 +206,7 @@ int nvmfr_wait(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned in
 				      .poll = wait_poll,
 				      .fd = wait_fd,
 				      .arm = wait_arm,
+				      .pending = wait_pending,
 				      .due_ns = wait_due };
 	int err = check_qpair(qp);
 
@@ -204,5 +215,6 @@ int nvmfr_wait(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned in
 	if (err)
 		return err;
 	source.host = qpair_host(qp);
+	source.pace = &qp->pace;
 	return nvmfr__wait(&source, out, min, max, timeout_ms);
 }

@@ -4,11 +4,27 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
+#include <time.h>
 
 #include "api/check.h"
 #include "ctrl/ctrl.h"
 
-enum { SPINS = 200 }; /* polls before sleeping: some microseconds, what a wake-up costs */
+enum { VIRTUAL_SPINS = 200 }; /* before the clock jumps: a target's thread works in real time */
+
+struct waiter {
+	const struct wait_source *source;
+	uint64_t deadline;
+	uint64_t begin; /* the first poll in vain; 0: there was none */
+	uint64_t since; /* the first poll in vain after the last completion; 0: there was none */
+	unsigned int min, n;
+	unsigned int had; /* n at begin */
+	uint64_t first; /* when the first was there, from which on the pace of others is counted; 0: none */
+	unsigned int had_first; /* n at first */
+	unsigned int spins; /* polls in vain, in virtual time */
+	bool napped; /* since the last completion */
+};
+
+/* ---- sleeping -------------------------------------------------------------------------------- */
 
 static int sleep_ms(const struct nvmfr_host *host, uint64_t deadline)
 {
@@ -53,19 +69,93 @@ static int jump_once(const struct wait_source *source, uint64_t deadline)
 	return 1;
 }
 
-static int pause_for_more(const struct wait_source *source, uint64_t deadline)
+/* Once between completions: if it was in vain, the next is worth a wake-up. False: it is already. */
+static bool nap(struct waiter *w, uint64_t now)
 {
-	struct nvmfr_host *host = source->host;
+	struct timespec pause = { 0 };
 
-	if (!host->manual)
-		return sleep_once(source, deadline);
+	if (w->napped || !w->first)
+		return false;
+	pause.tv_nsec = (long)pace_nap_ns(now - w->first, w->n - w->had_first, w->min - w->n);
+	if (!pause.tv_nsec)
+		return false;
+	w->napped = true;
+	nanosleep(&pause, NULL);
+	return true;
+}
+
+static int pause_for_more(struct waiter *w, uint64_t now)
+{
+	struct nvmfr_host *host = w->source->host;
+	uint64_t deadline = w->deadline;
+
 	if (nvmfr__clock_is_virtual(&host->clock))
-		return jump_once(source, deadline);
-	pthread_mutex_lock(&host->lock);
-	nvmfr__service_pass(host);
-	deadline = nvmfr__min_u64(deadline, host->due_ns);
-	pthread_mutex_unlock(&host->lock);
-	return sleep_once(source, deadline);
+		return host->manual ? jump_once(w->source, deadline) : sleep_once(w->source, deadline);
+	if (host->manual) {
+		pthread_mutex_lock(&host->lock);
+		nvmfr__service_pass(host);
+		deadline = nvmfr__min_u64(deadline, host->due_ns);
+		pthread_mutex_unlock(&host->lock);
+	}
+	return nap(w, now) ? 1 : sleep_once(w->source, deadline);
+}
+
+/* ---- the loop -------------------------------------------------------------------------------- */
+
+/* For the first completion as its pace has taught; for others while the rest may be quick. */
+static bool spins(struct waiter *w, uint64_t now, bool pending)
+{
+	if (nvmfr__clock_is_virtual(&w->source->host->clock))
+		return w->spins++ < VIRTUAL_SPINS;
+	if (!pending)
+		return false;
+	if (!w->first || w->n == w->had_first)
+		return now - w->since < pace_spin_ns(w->source->pace);
+	return pace_rest_ns(now - w->first, w->n - w->had_first, w->min - w->n) < PACE_SPIN_NS &&
+	       now - w->since < PACE_SPIN_NS;
+}
+
+/* A poll found nothing. 1: look again, 0: this wait is over, -errno. */
+static int idle(struct waiter *w)
+{
+	const struct wait_source *source = w->source;
+	uint64_t now = nvmfr__clock_now_ns(&source->host->clock);
+	bool pending = source->pending(source->object);
+
+	if (!w->begin) {
+		w->begin = now;
+		w->had = w->had_first = w->n;
+		w->first = w->n ? now : 0;
+	}
+	if (!w->since)
+		w->since = now;
+	if (now >= w->deadline || (!pending && w->n)) {
+		if (pending && w->n == w->had && now - w->begin > PACE_SPIN_NS)
+			pace_learn(source->pace, now - w->begin);
+		return 0;
+	}
+	if (!pending && w->deadline == UINT64_MAX)
+		return nvmfr__fail(-EINVAL,
+				   "nothing is in flight, and without a timeout this wait would never "
+				   "end: submit first, or give a timeout");
+	return spins(w, now, pending) ? 1 : pause_for_more(w, now);
+}
+
+static void arrived(struct waiter *w, unsigned int got)
+{
+	uint64_t now;
+
+	if (w->begin && w->n == w->had) {
+		now = nvmfr__clock_now_ns(&w->source->host->clock);
+		pace_learn(w->source->pace, now - w->begin);
+		if (!w->first) {
+			w->first = now;
+			w->had_first = got;
+		}
+	}
+	w->n += got;
+	w->since = 0;
+	w->napped = false;
 }
 
 int nvmfr__wait_check(const struct nvmfr_completion *out, unsigned int min, unsigned int max)
@@ -81,25 +171,23 @@ int nvmfr__wait_check(const struct nvmfr_completion *out, unsigned int min, unsi
 int nvmfr__wait(const struct wait_source *source, struct nvmfr_completion *out, unsigned int min,
 		unsigned int max, int timeout_ms)
 {
-	struct nvmfr__clock *clock = &source->host->clock;
-	uint64_t deadline =
-		timeout_ms < 0 ? UINT64_MAX : nvmfr__clock_now_ns(clock) + MS_NS(timeout_ms);
-	unsigned int n = 0, spins = 0;
+	struct waiter w = { .source = source, .deadline = UINT64_MAX, .min = min };
 
+	if (timeout_ms >= 0)
+		w.deadline = nvmfr__clock_now_ns(&source->host->clock) + MS_NS(timeout_ms);
 	for (;;) {
-		int got = source->poll(source->object, out + n, max - n);
+		int got = source->poll(source->object, out + w.n, max - w.n);
 
-		if (got < 0)
-			return n ? (int)n : got;
-		n += (unsigned int)got;
-		if (n >= min)
-			return (int)n;
-		if (got == 0 && ++spins > SPINS) {
-			if (nvmfr__clock_now_ns(clock) >= deadline)
-				return (int)n;
-			got = pause_for_more(source, deadline);
-			if (got < 0)
-				return n ? (int)n : got;
+		if (got > 0)
+			arrived(&w, (unsigned int)got);
+		if (w.n >= min)
+			return (int)w.n;
+		if (got == 0) {
+			got = idle(&w);
+			if (got == 0)
+				return (int)w.n;
 		}
+		if (got < 0)
+			return w.n ? (int)w.n : got;
 	}
 }

@@ -3,17 +3,23 @@
 #ifndef NVMFR_API_WAIT_H
 #define NVMFR_API_WAIT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <nvmfr/nvmfr.h>
+
+#include "base/pace.h"
 
 /* What completions come from, and how it is slept on. */
 struct wait_source {
 	struct nvmfr_host *host;
 	void *object;
+	struct wait_pace *pace; /* the object's own, kept from wait to wait */
 	int (*poll)(void *object, struct nvmfr_completion *out, unsigned int max);
 	int (*fd)(void *object);
 	int (*arm)(void *object); /* as nvmfr_qpair_arm() */
+	/* Whether a completion, or an end, is still to come: in flight, or not live. */
+	bool (*pending)(void *object);
 	uint64_t (*due_ns)(void *object); /* virtual time: when the next response is due; UINT64_MAX */
 };
 

@@ -47,6 +47,7 @@ static struct nvmfr_ctrl *alloc_ctrl(struct nvmfr_host *host, const struct nvmfr
 	ctrl->opts = *opts;
 	ctrl->state = NVMFR_STATE_CONNECTING;
 	ctrl->keep_alive_ns = UINT64_MAX;
+	ctrl->numa_node = -1;
 	return ctrl;
 }
 
@@ -136,6 +137,7 @@ static void admin_connected(struct nvmfr_ctrl *ctrl)
 	int err = nvmfr__admin_open(ctrl, ctrl->ep);
 
 	memcpy(ctrl->device, ctrl->ep->dev->name, sizeof(ctrl->ep->dev->name));
+	ctrl->numa_node = ctrl->ep->dev->numa_node;
 	nvmfr__sequence_event(ctrl, err ? err : STEP_NEXT);
 }
 

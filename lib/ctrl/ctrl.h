@@ -122,6 +122,7 @@ struct nvmfr_ctrl {
 
 	/* what it said */
 	char device[65];
+	int numa_node; /* the device's; -1: unknown */
 	uint64_t cap;
 	uint32_t vs;
 	uint16_t cntlid;

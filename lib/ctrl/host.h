@@ -49,6 +49,7 @@ struct nvmfr_host {
 	struct nvmfr_group *groups;
 	struct nvmfr_soft_target *soft_targets;
 	struct fab *verbs, *soft; /* opened when first needed */
+	bool verbs_deaf, soft_deaf; /* they fail to give events, and are not watched */
 
 	/* the service */
 	pthread_t thread;
@@ -63,7 +64,7 @@ struct nvmfr_host {
 	struct registrar registrar;
 };
 
-enum { HOST_TICK_MS = 100 };
+enum { HOST_TICK_MS = 100, HOST_DEAF_MS = 1000 };
 
 static inline bool nvmfr__host_alive(const struct nvmfr_host *host)
 {
@@ -78,6 +79,10 @@ void nvmfr__service_close(struct nvmfr_host *host); /* descriptors */
 
 /* One pass of the service; the lock held. */
 void nvmfr__service_pass(struct nvmfr_host *host);
+
+/* Events of a backend, NULL: none. Returns when it wants the next look. */
+uint64_t nvmfr__service_events(struct nvmfr_host *host, const struct fab_ops *ops, struct fab *fab,
+			       bool *deaf);
 
 /* Some state has changed: those who wait look again. The lock held. */
 void nvmfr__service_changed(struct nvmfr_host *host);

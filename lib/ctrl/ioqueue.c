@@ -403,6 +403,18 @@ void nvmfr__ioqueue_event(struct entry *entry, const struct fab_event *ev)
 
 /* ---- in service ------------------------------------------------------------------------------ */
 
+static void tell_far(struct entry *entry)
+{
+	struct qpair_link *link = &entry->qp->link;
+	int node = atomic_exchange_explicit(&link->far_node, -1, memory_order_relaxed);
+
+	nvmfr__log(&entry->ctrl->host->log, NVMFR_LOG_WARN,
+		   "%s: queue %u is polled from NUMA node %d, device %s is on node %d: I/O pays for the way "
+		   "between. Run its thread there (numactl --cpunodebind=%d, or taskset to that node's CPUs)",
+		   entry->ctrl->target.subnqn, entry->qid, node, link->ep->dev->name,
+		   link->ep->dev->numa_node, link->ep->dev->numa_node);
+}
+
 /* What the owner of a live queue has told, and a sleeper whose time is over. */
 static void live_pass(struct entry *entry)
 {
@@ -419,6 +431,8 @@ static void live_pass(struct entry *entry)
 		atomic_store_explicit(&link->wake_tick, 0, memory_order_relaxed);
 		nvmfr__link_publish(link);
 	}
+	if (atomic_load_explicit(&link->far_node, memory_order_relaxed) >= 0)
+		tell_far(entry);
 }
 
 static void lost_pass(struct entry *entry)

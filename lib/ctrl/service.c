@@ -64,16 +64,50 @@ int nvmfr__host_fab(struct nvmfr_host *host, bool soft, const struct fab_ops **o
 
 /* ---- one pass -------------------------------------------------------------------------------- */
 
-static uint64_t events_pass(struct nvmfr_host *host, const struct fab_ops *ops, struct fab *fab)
+/*
+ * A backend that fails to give events leaves its descriptor readable: watched on, it would keep the service
+ * busy for nothing. It is asked again now and then; short memory passes, a dead channel does not.
+ */
+static void set_deaf(struct nvmfr_host *host, int fd, bool *deaf)
+{
+	if (*deaf)
+		return;
+	*deaf = true;
+	nvmfr__host_unwatch(host, fd);
+	nvmfr__log(&host->log, NVMFR_LOG_ERROR,
+		   "%s; connections that stand go on, but their end is noticed late and new ones cannot be "
+		   "made. Asked again every %d ms; if this stays, disconnect and make a new host",
+		   nvmfr__err_get(), HOST_DEAF_MS);
+}
+
+static void set_hearing(struct nvmfr_host *host, int fd, bool *deaf)
+{
+	if (!*deaf || nvmfr__host_watch(host, fd))
+		return;
+	*deaf = false;
+	nvmfr__log(&host->log, NVMFR_LOG_WARN, "connection events come again");
+}
+
+uint64_t nvmfr__service_events(struct nvmfr_host *host, const struct fab_ops *ops, struct fab *fab,
+			       bool *deaf)
 {
 	struct fab_event ev;
-	unsigned int i;
+	int got = 1;
 
 	if (!fab)
 		return UINT64_MAX;
-	for (i = 0; i < 256 && ops->next_event(fab, &ev) == 1; i++)
-		nvmfr__ctrl_event(host, &ev);
-	return i == 256 ? 0 : ops->due_ns(fab);
+	for (unsigned int i = 0; i < 256 && got == 1; i++) {
+		got = ops->next_event(fab, &ev);
+		if (got == 1)
+			nvmfr__ctrl_event(host, &ev);
+	}
+	if (got < 0) {
+		set_deaf(host, ops->fd(fab), deaf);
+		return nvmfr__min_u64(ops->due_ns(fab),
+				      nvmfr__clock_now_ns(&host->clock) + MS_NS(HOST_DEAF_MS));
+	}
+	set_hearing(host, ops->fd(fab), deaf);
+	return got ? 0 : ops->due_ns(fab);
 }
 
 /*
@@ -114,8 +148,8 @@ void nvmfr__service_pass(struct nvmfr_host *host)
 	if (read(host->wake_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
 		nvmfr__log(&host->log, NVMFR_LOG_ERROR, "the service's eventfd: %s",
 			   nvmfr__strerror(errno));
-	due = nvmfr__min_u64(due, events_pass(host, &nvmfr__fab_verbs, host->verbs));
-	due = nvmfr__min_u64(due, events_pass(host, &nvmfr__fab_soft, host->soft));
+	due = nvmfr__min_u64(due, nvmfr__service_events(host, &nvmfr__fab_verbs, host->verbs, &host->verbs_deaf));
+	due = nvmfr__min_u64(due, nvmfr__service_events(host, &nvmfr__fab_soft, host->soft, &host->soft_deaf));
 	tick_pass(host);
 	for (struct nvmfr_ctrl *ctrl = host->ctrls; ctrl; ctrl = ctrl->next)
 		due = nvmfr__min_u64(due, nvmfr__ctrl_pass(ctrl));

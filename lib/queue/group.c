@@ -317,6 +317,15 @@ int nvmfr__group_arm(struct nvmfr_group *group)
 	return result;
 }
 
+bool nvmfr__group_pending(const struct nvmfr_group *group)
+{
+	const struct nvmfr_qpair *qp = group->members;
+
+	while (qp && qp->state != LINK_CONNECTING && !in_flight(qp) && !qp->backlog)
+		qp = qp->member_next;
+	return qp;
+}
+
 uint64_t nvmfr__group_due_ns(const struct nvmfr_group *group)
 {
 	uint64_t due = UINT64_MAX;

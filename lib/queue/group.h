@@ -26,6 +26,7 @@ struct nvmfr_group {
 	struct nvmfr_qpair *again, **again_tail; /* have something inside, oldest first */
 	unsigned int fab_count;
 	struct nvmfr_qpair *members;
+	struct wait_pace pace; /* nvmfr_group_wait's */
 	const void *host;
 	int epoll_fd; /* over owner_fd and what the fabrics add */
 	int owner_fd; /* eventfd that wakes the owner */
@@ -56,6 +57,8 @@ int nvmfr__group_arm(struct nvmfr_group *group);
 int nvmfr__group_arm_fabs(struct nvmfr_group *group);
 /* The service: time has moved. The host's lock held. */
 void nvmfr__group_tick(struct nvmfr_group *group);
+/* Whether a completion, or the end of a connect, is still to come. */
+bool nvmfr__group_pending(const struct nvmfr_group *group);
 uint64_t nvmfr__group_due_ns(const struct nvmfr_group *group);
 int nvmfr__group_state_error(void);
 

@@ -266,6 +266,7 @@ static __attribute__((noinline)) void check_timeouts(struct nvmfr_qpair *qp)
 	uint32_t now = atomic_load_explicit(qp->tick, memory_order_relaxed);
 
 	qp->seen_tick = now;
+	nvmfr__qpair_look_around(qp);
 	if (!qp->timeout_ticks || qp->broken || free_slots(qp) == qp->depth)
 		return;
 	for (uint32_t i = 0; i <= qp->mask; i++) {

@@ -2,6 +2,7 @@
 #include "queue/qpair.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +31,7 @@ struct nvmfr_qpair *nvmfr__qpair_new(uint16_t qid)
 	qp->epoll_fd = -1;
 	qp->link.state = LINK_CONNECTING;
 	qp->link.owner_fd = -1;
+	atomic_init(&qp->link.far_node, -1);
 	return qp;
 }
 
@@ -326,6 +328,20 @@ int nvmfr__qpair_state_error(struct nvmfr_qpair *qp)
 	}
 	nvmfr__err_set(qp->sentence);
 	return -ENOTCONN;
+}
+
+void nvmfr__qpair_look_around(struct nvmfr_qpair *qp)
+{
+	int near = qp->ep->dev->numa_node;
+	unsigned int cpu, node;
+
+	if (near < 0 || qp->far_looks == FAR_LOOKS || !qp->link.lock || getcpu(&cpu, &node))
+		return;
+	qp->far_looks = node == (unsigned int)near ? 0 : qp->far_looks + 1;
+	if (qp->far_looks < FAR_LOOKS)
+		return;
+	atomic_store_explicit(&qp->link.far_node, (int)node, memory_order_relaxed);
+	ring(qp->link.service_fd);
 }
 
 /* ---- sleeping -------------------------------------------------------------------------------- */

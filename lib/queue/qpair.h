@@ -22,6 +22,7 @@
 
 #include <nvmfr/nvmfr.h>
 
+#include "base/pace.h"
 #include "base/util.h"
 #include "fabric/buffer.h"
 #include "fabric/fabric.h"
@@ -112,6 +113,7 @@ struct qpair_link {
 	int fault; /* the owner saw the connection fail: -errno */
 	char fault_text[FAB_ERROR_TEXT];
 	_Atomic uint32_t wake_tick; /* a sleeper's nearest deadline; 0: none */
+	_Atomic int far_node; /* it polls from this NUMA node, which is not the device's; -1: not so */
 };
 
 struct nvmfr_qpair {
@@ -176,6 +178,8 @@ struct nvmfr_qpair {
 	struct nvmfr_qpair *member_next, **member_prev; /* of the group */
 	struct nvmfr_qpair *again_next;
 	bool again; /* in the group's list */
+	struct wait_pace pace; /* nvmfr_wait's */
+	uint32_t far_looks; /* in a row that found the owner on another node than the device's */
 	int err;
 	char sentence[256];
 	struct qpair_link link;
@@ -294,6 +298,10 @@ bool nvmfr__qpair_names(const struct nvmfr_qpair *qp, const struct nvmfr_buffer 
 /* Why submit or poll cannot: the state as -errno with its sentence. */
 int nvmfr__qpair_state_error(struct nvmfr_qpair *qp);
 int nvmfr__qpair_full(const struct nvmfr_qpair *qp);
+
+/* Where the owner polls from, now and then: a poll that saw the tick move. The service tells of it. */
+enum { FAR_LOOKS = 10 }; /* a second of them: a thread that only passes by is not worth a sentence */
+void nvmfr__qpair_look_around(struct nvmfr_qpair *qp);
 
 int nvmfr__qpair_fd(struct nvmfr_qpair *qp);
 int nvmfr__qpair_arm(struct nvmfr_qpair *qp);

@@ -265,6 +265,17 @@ def thousand(bench):
                   seconds=seconds)
 
 
+def asleep(bench, every_ms):
+    """Processor time of a process that sleeps in nvmfr_wait(), over the stand-in and over the embedded target."""
+    used, seconds = {}, "2" if bench.rounds < 5 else "5"
+    for name, env, uri in ("stand-in", {"NULLNIC_LAT_NS": "100000"}, None), \
+                          ("embedded", {}, "nvmf+soft:?size=1M&latency_us=100"):
+        command = [os.path.join(bench.programs, "idle"), "-s", seconds, "-m", str(every_ms)]
+        used[name] = float(bench.output(command + (["-r", uri] if uri else []), **env).split()[0])
+    return Result("below 1 % of a processor", f"{used['stand-in']:.3f} %", f"embedded target {used['embedded']:.3f} %",
+                  max(used.values()) < 1, percent=used)
+
+
 ROWS = {
     "qd32": ("QD 32, batches of 32", lambda b: price(b, "qd32", 135)),
     "qd32-time": ("", lambda b: time(b, "qd32")),
@@ -291,6 +302,8 @@ ROWS = {
     "threads-lines": ("two threads, a qpair each", thread_lines),
     "threads": ("", thread_price),
     "threads-rate": ("", thread_rate),
+    "asleep": ("asleep in nvmfr_wait, 0 I/O", lambda b: asleep(b, 0)),
+    "asleep-10": ("asleep, 10 I/O a second", lambda b: asleep(b, 100)),
     "embedded": ("embedded target, 128 KiB reads", embedded),
 }
 

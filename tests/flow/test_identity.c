@@ -91,6 +91,7 @@ Test(identity, info_says_what_the_target_is)
 	cr_expect_str_eq(info.subnqn, NVMFR_SOFT_SUBNQN);
 	cr_expect_str_eq(info.model, "nvmfr soft target");
 	cr_expect_str_eq(info.device, "soft");
+	cr_expect_eq(info.numa_node, -1, "memory is everywhere");
 	cr_expect_eq(info.version, 0x010400);
 	cr_expect_eq(info.ns_count, 1);
 	cr_expect_eq(info.num_io_queues, 64);

@@ -333,6 +333,45 @@ Test(poll, wait_for_fewer_than_there_are)
 	flow_down(&f);
 }
 
+/* It could end only with the association, hours later. */
+Test(poll, wait_for_ever_with_nothing_in_flight_is_refused)
+{
+	struct nvmfr_completion done[8];
+	struct nvmfr_buffer *buf;
+	struct flow f;
+
+	up(&f, 8, 0);
+	cr_expect_eq(nvmfr_wait(f.qp, done, 1, 1, -1), -EINVAL);
+	flow_says("nothing is in flight");
+	flow_works(&f);
+	cr_expect_eq(nvmfr_wait(f.qp, done, 1, 1, -1), -EINVAL, "all is collected");
+	buf = flow_alloc(&f, 8 * BLOCK);
+	flow_reads(&f, buf, 3);
+	cr_expect_eq(nvmfr_wait(f.qp, done, 8, 8, -1), 3, "as many as there can be");
+	flow_release(buf);
+	flow_down(&f);
+}
+
+/* There the end of the connect is still to come. */
+Test(poll, wait_for_ever_on_a_queue_that_connects)
+{
+	struct nvmfr_completion done;
+	struct nvmfr_qpair *qp;
+	struct flow f;
+
+	up(&f, 8, 0);
+	cr_assert_eq(nvmfr_qpair_create(f.ctrl, NULL, &qp), 0);
+	cr_expect_eq(flow_qpair_info(qp).state, NVMFR_STATE_CONNECTING);
+	cr_expect_eq(nvmfr_wait(qp, &done, 1, 1, -1), -EINVAL);
+	cr_expect_eq(flow_qpair_info(qp).state, NVMFR_STATE_LIVE);
+	nvmfr_qpair_destroy(qp);
+	cr_assert_eq(nvmfr_qpair_create(f.ctrl, NULL, &qp), 0);
+	nvmfr_soft_drop(f.target);
+	cr_expect_eq(nvmfr_wait(qp, &done, 1, 1, -1), -ENOTCONN);
+	nvmfr_qpair_destroy(qp);
+	flow_down(&f);
+}
+
 /* In virtual time a wait takes as long as it says, and no longer. */
 Test(poll, wait_ends_with_its_time)
 {

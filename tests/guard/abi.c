@@ -59,6 +59,7 @@
 	FIELD(nvmfr_ctrl_info, firmware, 106)							\
 	FIELD(nvmfr_ctrl_info, device, 115)							\
 	FIELD(nvmfr_ctrl_info, subnqn, 180)							\
+	FIELD(nvmfr_ctrl_info, numa_node, 404)							\
 												\
 	SIZE(nvmfr_ns_info, 72)									\
 	FIELD(nvmfr_ns_info, size, 0)								\
