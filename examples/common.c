@@ -108,7 +108,7 @@ bool parse_bytes(const char *what, const char *text, uint64_t min, uint64_t max,
 	return true;
 }
 
-void json_string(FILE *out, const char *text)
+void print_json_string(FILE *out, const char *text)
 {
 	fputc('"', out);
 	for (; *text; text++) {

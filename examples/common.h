@@ -36,6 +36,6 @@ double seconds_between(uint64_t start_ns, uint64_t end_ns); /* never 0: it divid
 /* "4096", "0x1000", "4K", "1M", "2G"; false, with a sentence on stderr, unless min <= value <= max. */
 bool parse_bytes(const char *what, const char *text, uint64_t min, uint64_t max, uint64_t *out);
 
-void json_string(FILE *out, const char *text);
+void print_json_string(FILE *out, const char *text);
 
 #endif

@@ -65,7 +65,7 @@ static void print_number(const char *name, uint64_t value)
 static void json_text_member(const char *name, const char *value)
 {
 	printf("\"%s\": ", name);
-	json_string(stdout, value);
+	print_json_string(stdout, value);
 }
 
 static void controller_facts(const struct nvmfr_ctrl_info *ctrl, bool json)

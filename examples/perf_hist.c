@@ -15,8 +15,7 @@ void hist_merge(struct histogram *into, const struct histogram *from)
 		into->buckets[i] += from->buckets[i];
 }
 
-/* The largest value of a bucket. */
-static uint64_t bucket_top(unsigned int bucket)
+uint64_t hist_bucket_top(unsigned int bucket)
 {
 	unsigned int shift;
 
@@ -24,6 +23,11 @@ static uint64_t bucket_top(unsigned int bucket)
 		return bucket;
 	shift = (bucket >> HIST_LINEAR_BITS) - 1;
 	return (((uint64_t)bucket - (shift << HIST_LINEAR_BITS) + 1) << shift) - 1;
+}
+
+uint64_t hist_bucket_low(unsigned int bucket)
+{
+	return bucket ? hist_bucket_top(bucket - 1) + 1 : 0;
 }
 
 uint64_t hist_percentile(const struct histogram *hist, double percent)
@@ -34,7 +38,7 @@ uint64_t hist_percentile(const struct histogram *hist, double percent)
 	for (unsigned int i = 0; i < HIST_BUCKETS; i++) {
 		seen += hist->buckets[i];
 		if (seen && (double)seen >= wanted)
-			return bucket_top(i) < hist->max ? bucket_top(i) : hist->max;
+			return hist_bucket_top(i) < hist->max ? hist_bucket_top(i) : hist->max;
 	}
 	return hist->max;
 }

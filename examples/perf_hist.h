@@ -42,6 +42,10 @@ static inline void hist_add(struct histogram *hist, uint64_t value)
 
 void hist_merge(struct histogram *into, const struct histogram *from);
 
+/* The smallest and the largest value of a bucket. */
+uint64_t hist_bucket_low(unsigned int bucket);
+uint64_t hist_bucket_top(unsigned int bucket);
+
 /* The value that `percent` of all are not above; 0 when there is none. */
 uint64_t hist_percentile(const struct histogram *hist, double percent);
 

@@ -1,56 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "perf.h"
+#include "perf_worker.h"
+
+#include "perf_verify.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/eventfd.h>
-
-/* user_data of an I/O: its slot, and whether it writes. */
-#define WRITES	  (1u << 16)
-#define SLOT_MASK 0xffffu
-
-/* xorshift64: fast, and good enough to choose places. */
-static uint64_t next_random(struct worker *w)
-{
-	uint64_t x = w->random_state;
-
-	x ^= x << 13;
-	x ^= x >> 7;
-	x ^= x << 17;
-	return w->random_state = x;
-}
-
-static uint64_t next_place(struct worker *w, unsigned int ahead)
-{
-	if (w->opts->random)
-		return next_random(w) % w->places;
-	return (w->position + ahead) % w->places;
-}
-
-static bool next_is_read(struct worker *w)
-{
-	uint64_t percent = w->opts->read_percent;
-
-	if (percent == 0 || percent == 100)
-		return percent == 100;
-	return (next_random(w) >> 32) % 100 < percent;
-}
-
-static void build(struct worker *w, struct nvmfr_io *io, unsigned int ahead)
-{
-	uint16_t slot = w->free_slots[w->free_count - 1 - ahead];
-	bool read = next_is_read(w);
-
-	*io = (struct nvmfr_io){
-		.op = read ? NVMFR_OP_READ : NVMFR_OP_WRITE,
-		.nsid = w->nsid,
-		.lba = (w->first + next_place(w, ahead)) * w->io_blocks,
-		.nblocks = w->io_blocks,
-		.buf = w->buf,
-		.offset_bytes = slot * w->opts->io_bytes,
-		.user_data = slot | (read ? 0 : WRITES),
-	};
-}
+#include <sys/resource.h>
 
 static void fail(struct worker *w, const char *sentence)
 {
@@ -71,25 +28,43 @@ static void stamp(struct worker *w, unsigned int n, uint64_t now)
 		w->submitted_ns[w->free_slots[w->free_count - i]] = now;
 }
 
-static void submit(struct worker *w)
+/*
+ * The loop is compiled twice, so that the one without --verify does not even ask for it: `verify` is a
+ * constant in what follows.
+ */
+#define IN_LOOP static inline __attribute__((always_inline))
+
+IN_LOOP unsigned int build(struct worker *w, struct nvmfr_io *ios, unsigned int want, bool verify)
+{
+	if (verify)
+		return verify_build(w, ios, want);
+	for (unsigned int i = 0; i < want; i++) {
+		bool read = worker_next_is_read(w);
+
+		worker_build(w, &ios[i], w->free_slots[w->free_count - 1 - i], worker_next_place(w, i), read);
+	}
+	return want;
+}
+
+IN_LOOP void submit(struct worker *w, bool verify)
 {
 	unsigned int room = w->free_count < w->batch ? w->free_count : w->batch;
 	unsigned int want = room < w->left ? room : (unsigned int)w->left;
 	struct nvmfr_io ios[MAX_BATCH];
 	int n;
 
+	want = build(w, ios, want, verify);
 	if (!want)
 		return;
-	for (unsigned int i = 0; i < want; i++)
-		build(w, &ios[i], i);
 	if (w->latency)
 		stamp(w, want, clock_ns(CLOCK_MONOTONIC));
 	n = nvmfr_submit(w->qp, ios, want);
-	if (n < 0) {
-		if (n != -EAGAIN)
-			lose(w);
+	if (n < 0 && n != -EAGAIN)
+		lose(w);
+	if (verify)
+		verify_undo(w, ios + (n < 0 ? 0 : n), want - (n < 0 ? 0 : (unsigned int)n));
+	if (n < 0)
 		return;
-	}
 	w->free_count -= (unsigned int)n;
 	w->left -= (unsigned int)n;
 	w->position = (w->position + (unsigned int)n) % w->places;
@@ -114,7 +89,7 @@ static void finish(struct worker *w, const struct nvmfr_completion *done, uint64
 }
 
 /* false: nothing will come any more. */
-static bool collect(struct worker *w)
+IN_LOOP bool collect(struct worker *w, bool verify)
 {
 	struct nvmfr_completion done[MAX_BATCH];
 	int n = nvmfr_poll(w->qp, done, w->batch);
@@ -122,6 +97,8 @@ static bool collect(struct worker *w)
 
 	if (n < 0)
 		lose(w);
+	if (verify && n > 0)
+		verify_collect(w, done, (unsigned int)n);
 	for (int i = 0; i < n; i++)
 		finish(w, &done[i], now);
 	return n >= 0;
@@ -132,28 +109,52 @@ static bool stopped(const struct worker *w)
 	return atomic_load_explicit(w->stop, memory_order_relaxed);
 }
 
-static void loop(struct worker *w)
+IN_LOOP void loop(struct worker *w, bool verify)
 {
 	/* Waiting for room for a whole batch keeps the batches whole. */
 	while (!w->lost && w->left && !stopped(w)) {
 		if (w->free_count >= w->batch || w->free_count >= w->left)
-			submit(w);
+			submit(w, verify);
 		if (!w->lost)
-			collect(w);
+			collect(w, verify);
 	}
-	while (w->free_count < w->depth && collect(w))
+	while (w->free_count < w->depth && collect(w, verify))
 		;
+}
+
+static uint64_t microseconds(struct timeval time)
+{
+	return (uint64_t)time.tv_sec * 1000000u + (uint64_t)time.tv_usec;
+}
+
+/* What the thread has used since `before`. */
+static void account(struct worker *w, const struct rusage *before)
+{
+	struct rusage now;
+
+	w->cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - w->cpu_ns;
+	getrusage(RUSAGE_THREAD, &now);
+	w->user_us = microseconds(now.ru_utime) - microseconds(before->ru_utime);
+	w->system_us = microseconds(now.ru_stime) - microseconds(before->ru_stime);
+	w->switches = (uint64_t)(now.ru_nvcsw - before->ru_nvcsw) + (uint64_t)(now.ru_nivcsw - before->ru_nivcsw);
+	if (getcpu(NULL, &w->numa_node))
+		w->numa_node = 0;
 }
 
 void *perf_worker(void *arg)
 {
 	struct worker *w = arg;
+	struct rusage before;
 
+	getrusage(RUSAGE_THREAD, &before);
 	w->cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	w->start_ns = clock_ns(CLOCK_MONOTONIC);
-	loop(w);
+	if (w->verify)
+		loop(w, true);
+	else
+		loop(w, false);
 	w->end_ns = clock_ns(CLOCK_MONOTONIC);
-	w->cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - w->cpu_ns;
+	account(w, &before);
 	if (eventfd_write(w->done_fd, 1))
 		fail(w, strerror(errno));
 	return NULL;

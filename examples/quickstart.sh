@@ -6,11 +6,17 @@
 # From a fresh clone to data read with zero copies: installs what is missing, builds, and reads. Without
 # URI a big file of this machine, through the embedded target; with one, that target (nvmf+rdma://...),
 # and FILE, when given, is what its first namespace should hold from its first block on.
-# BUILD=DIR builds elsewhere than in ./build.
+# BUILD=DIR builds elsewhere than in ./build. PREBUILT=DIR installs and builds nothing and runs what that
+# build folder has: for a machine without a compiler that sees the tree of one that has.
 set -eu
-cd "$(dirname "$0")/.."
-build=${BUILD:-build}
+usage() { sed -n '4,10s/^# \?//p' "$0"; }
+case ${1:-} in -h | --help) usage; exit ;; esac
+[ $# -le 2 ] || { usage >&2; exit 2; }
 uri=${1:-} file=${2:-}
+[ -z "$file" ] || file=$(realpath -- "$file")
+build=${BUILD:-build}
+[ -z "${PREBUILT:-}" ] || build=$(realpath -- "$PREBUILT")
+cd "$(dirname "$0")/.."
 examples=(zerocopy read copy epoll identify probe nvmfr-perf)
 min_bytes=$((32 * 1024 * 1024))
 scratch=$(mktemp -d)
@@ -23,6 +29,17 @@ size_of() { stat -L -c %s "$1"; }
 # quietly COMMAND...: its output is shown only if it fails.
 quietly() {
 	"$@" >"$scratch/log" 2>&1 || { cat "$scratch/log" >&2; die "this failed: $*"; }
+}
+
+build() {
+	echo "about a minute when it is the first time"
+	if [ -f "$build/build.ninja" ]; then
+		echo "configured already"
+	else
+		quietly meson setup --buildtype=release "$build"
+	fi
+	quietly ninja -C "$build" "${examples[@]/#/examples/}"
+	echo "built the library and ${examples[*]}"
 }
 
 compiler_parts() {
@@ -49,21 +66,17 @@ choose_file() {
 	echo "$scratch/file"
 }
 
-[ $# -le 2 ] || { sed -n '4,9p' "$0" >&2; exit 2; }
 case $uri in '' | nvmf+*) ;; *) die "'$uri' is no URI: nvmf+rdma://ADDRESS/SUBNQN" ;; esac
 
-step "1/4  packages"
-tests/deps.sh quick
-
-step "2/4  build in $build"
-echo "about a minute when it is the first time"
-if [ -f "$build/build.ninja" ]; then
-	echo "configured already"
+if [ -n "${PREBUILT:-}" ]; then
+	step "1/4 and 2/4  left out: PREBUILT=$PREBUILT"
+	[ -x "$build/examples/zerocopy" ] || die "no examples/zerocopy in $build: build it there, or unset PREBUILT"
 else
-	quietly meson setup --buildtype=release "$build"
+	step "1/4  packages"
+	tests/deps.sh quick
+	step "2/4  build in $build"
+	build
 fi
-quietly ninja -C "$build" "${examples[@]/#/examples/}"
-echo "built the library and ${examples[*]}"
 
 step "3/4  what to read"
 ulimit -l unlimited 2>/dev/null || ulimit -l "$(ulimit -H -l)"
@@ -72,7 +85,7 @@ if [ -z "$uri" ]; then
 	file=$(choose_file)
 	what=$file
 	echo "$file, $(($(size_of "$file") / 1024 / 1024)) MiB, through the embedded target"
-	[ "$file" != "$scratch/file" ] || echo "(programs of the compiler, one behind the other)"
+	[ "$file" != "$scratch/file" ] || echo "(programs of this machine, one behind the other)"
 else
 	what=$uri
 	echo "$uri"

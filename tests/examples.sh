@@ -55,6 +55,9 @@ refuses() {
 	grep -qiE -- "$words" "$work/said" || { echo "nothing there says: $words"; return 1; }
 }
 
+# not PROGRAM...: `!` alone does not fail a check.
+not() { ! "$@"; }
+
 # json EXPRESSION FILE...: EXPRESSION, in Python, of each document d holds. One Python for all of them.
 json() {
 	python3 -c 'import json, sys, uuid
@@ -243,8 +246,271 @@ perf_mistakes() {
 	refuses 'share' "$bin/nvmfr-perf" -o 16M -n 1 -r "$ram"
 	refuses 'workload' "$bin/nvmfr-perf" -w nosuch -r "$ram"
 	refuses 'usage' "$bin/nvmfr-perf"
+	refuses 'pieces' "$bin/nvmfr-perf" -o 4K -p 5 -r "$ram"
+	refuses 'none of text csv json' "$bin/nvmfr-perf" --format xml -r "$ram"
+	refuses 'beyond' "$bin/nvmfr-perf" --lba 16384 -n 1 -r "$ram"
+	refuses 'too long' "$bin/nvmfr-perf" --lba 16383 --length 1K -n 1 -r "$ram"
+	refuses 'multiple' "$bin/nvmfr-perf" --length 1000 -n 1 -r "$ram"
+	refuses '/no/such/file: No such file' "$bin/nvmfr-perf" -n 1 --save /no/such/file -r "$ram"
 	refuses 'threads' "$bin/nvmfr-perf" -c 2000 -r "$ram"
 	refuses 'latency' "$bin/nvmfr-perf" -L maybe -r "$ram"
+}
+
+perf_part() {
+	truncate -s 0 "$work/disk"
+	truncate -s 1M "$work/disk"
+	bounded "$bin/nvmfr-perf" -w write -n 100 -q 4 -o 1K --lba 8 --length 8K -r "$(soft_file "$work/disk")"
+	cmp -n 4096 "$work/disk" /dev/zero
+	cmp -i 12288:0 -n $((1024 * 1024 - 12288)) "$work/disk" /dev/zero
+	not cmp -s -i 4096:0 -n 8192 "$work/disk" /dev/zero
+	not cmp -s -i 11264:0 -n 1024 "$work/disk" /dev/zero
+}
+
+perf_help() {
+	local option
+	"$bin/nvmfr-perf" --help >"$work/said"
+	for option in uri workload mix io-size pieces depth batch threads time count latency nsid lba length verify \
+		seed overwrite json format save plot histogram compare help; do
+		grep -q -- "--$option" "$work/said" || { echo "nothing of --$option"; return 1; }
+	done
+}
+
+# The two formats have the same fields, and what cannot differ between two runs is the same.
+perf_formats() {
+	local uri="$ram&block=4096" options=(-n 2000 -q 8 -c 2 -w rw -M 30 -p 2)
+	bounded "$bin/nvmfr-perf" --format csv "${options[@]}" -r "$uri" >"$work/csv"
+	bounded "$bin/nvmfr-perf" --format json --histogram "${options[@]}" -r "$uri" >"$work/json"
+	bounded "$bin/nvmfr-perf" --save "$work/saved" -L off "${options[@]}" -r "$uri" >/dev/null
+	bounded "$bin/nvmfr-perf" --format csv -L off "${options[@]}" -r "$uri" >"$work/csv-off"
+	python3 - "$work" "$uri" <<-'END'
+		import csv, json, sys
+		work, uri = sys.argv[1:]
+		def flat(d):
+		    return {k if g is None else f"{g}_{k}": v for g, o in [(None, d)] + list(d.items())
+		            if isinstance(o, dict) for k, v in o.items() if not isinstance(v, (dict, list))}
+		def row(name):
+		    rows = list(csv.DictReader(open(f"{work}/{name}", newline="")))
+		    assert len(rows) == 1 and None not in rows[0], rows
+		    return rows[0]
+		c, j, off = row("csv"), json.load(open(f"{work}/json")), row("csv-off")
+		saved = json.load(open(f"{work}/saved"))
+		assert list(c) == list(flat(j)) == list(off), (c, j)
+		measured = ("seconds", "iops", "gib_per_s", "cpu_", "context_", "latency_", "reads", "writes", "thread_numa")
+		for name, value in flat(j).items():
+		    if name.startswith(measured):
+		        float(c[name]) if name != "thread_numa_nodes" else None
+		    else:
+		        assert c[name] == str(value), name
+		assert c["uri"] == uri and c["ios"] == "2000" and c["pieces"] == "2" and c["nvmfr_perf"] == "1"
+		assert off["latency_us_p50"] == "" and "latency_us" not in saved and saved["ios"] == 2000
+		assert sum(n for low, top, n in j["histogram_ns"]) == 2000
+		assert all(low <= top and n > 0 for low, top, n in j["histogram_ns"])
+		assert j["histogram_ns"][0][0] <= j["latency_us"]["min"] * 1000 + 1
+	END
+}
+
+# A URI with a comma and a quotation mark in it is one cell.
+perf_csv_quotes() {
+	truncate -s 64K "$work/a,b\"c"
+	bounded "$bin/nvmfr-perf" --format csv -n 10 -r "$(soft_file "$work/a,b\"c")" >"$work/csv"
+	python3 -c 'import csv, sys; r, = csv.DictReader(open(sys.argv[1])); sys.exit(r["uri"] != sys.argv[2])' \
+		"$work/csv" "$(soft_file "$work/a,b\"c")"
+}
+
+perf_plots() {
+	says '^ +99\.9 +[0-9.]+  #+$' "$bin/nvmfr-perf" -n 5000 --plot --histogram -r "$ram"
+	grep -qE '^ +min +[0-9.]+  #+$' "$work/said"
+	grep -qE '^ +[0-9.]+ +[0-9.]+ +[1-9][0-9]* +[0-9.]+ +100\.000  #+$' "$work/said"
+	LC_ALL=C not grep -q '[^ -~]' "$work/said" # a pipe gets nothing but ASCII
+}
+
+perf_verify() {
+	local shape
+	for shape in '' '-c 3' '-o 512 -q 7 -b 3' '-p 4' '-o 2560 -p 5 -c 2' '-o 3M -q 2' '-o 2M -q 2 -c 2 -p 16' \
+		'-w randread' '-w rw -o 16K' '-w write' '-M 90 -o 8K -c 4' '--lba 9 --length 8K -o 1K' '-o 4M -q 64'; do
+		# shellcheck disable=SC2086
+		perf_run "512 $shape" --verify --overwrite -n 2000 $shape
+	done
+	perf_json 'd["mismatches"] == 0 and d["verify"] == "run" and d["ios"] == 2000
+		and d["checked_reads"] >= d["reads"] + d["range_blocks"] * 512 // d["io_bytes"] - d["threads"]'
+	for shape in '' '-c 4 -o 8K' '-o 64K -p 4' '-o 3M -q 3'; do
+		# shellcheck disable=SC2086
+		bounded "$bin/nvmfr-perf" -j --verify --overwrite -n 2000 $shape -r "$ram&block=4096" \
+			>"$work/4096 $shape.perf"
+	done
+	perf_json 'd["mismatches"] == 0 and d["block_bytes"] == 4096 and d["checked_reads"] > 0'
+	says 'verify +run with --seed [0-9]+, LBA 0 to 16383: [0-9]+ reads checked, 0 with wrong data' \
+		"$bin/nvmfr-perf" --verify -n 100 --overwrite -r "$ram"
+}
+
+# fill_disk BLOCK [OPTION...]: 1 MiB of pattern with seed 7.
+fill_disk() {
+	local block=$1
+	shift
+	truncate -s 0 "$work/disk"
+	truncate -s 1M "$work/disk"
+	bounded "$bin/nvmfr-perf" --verify=fill --overwrite --seed 7 "$@" -r "$(soft_file "$work/disk" "$block")"
+}
+
+# wrong WORDS BLOCK [OPTION...]: the check says so.
+wrong() {
+	local words=$1 block=$2
+	shift 2
+	refuses "wrong data: $words" "$bin/nvmfr-perf" --verify=check --seed 7 "$@" \
+		-r "$(soft_file "$work/disk" "$block")"
+	cp "$work/filled" "$work/disk"
+}
+
+# move BYTES FROM TO: within what was filled.
+move() {
+	dd if="$work/filled" of="$work/disk" bs=1 count="$1" skip="$2" seek="$3" conv=notrunc status=none
+}
+
+perf_verify_finds() {
+	local block=$1
+	fill_disk "$block" -o 64K -c 2
+	cp "$work/disk" "$work/filled"
+	says '0 with wrong data' "$bin/nvmfr-perf" --verify=check --seed 7 -o 12K -c 3 -p 2 \
+		-r "$(soft_file "$work/disk" "$block")"
+	dd if=/dev/zero of="$work/disk" bs=1 seek=$((block * 100 + 24)) count=100 conv=notrunc status=none
+	wrong 'LBA 100, byte 24: expected .*seen 00 00 .*probably zeroes.*; (9[0-9]|100) of this' "$block" -c 4 -o "$block"
+	move "$block" $((block * 200)) $((block * 77))
+	wrong 'LBA 77, byte 0: .*probably data of LBA 200, generation 1; ' "$block" -o 16K -p 4
+	move 64 $((block * 5 + 64)) $((block * 5 + 128))
+	wrong 'LBA 5, byte 128: .*probably data of LBA 5, generation 1, from its byte 64 on' "$block"
+	printf '\xff\xfe\xfd\xfc' | dd of="$work/disk" bs=1 seek=$((1024 * 1024 - 4)) conv=notrunc status=none
+	wrong "LBA $((1024 * 1024 / block - 1)), byte $((block - 4)): .*nothing that was written with this seed" "$block"
+	refuses 'wrong data: LBA 0, byte 0: .*nothing that was written' "$bin/nvmfr-perf" --verify=check --seed 8 \
+		-r "$(soft_file "$work/disk" "$block")"
+}
+
+# What a run leaves is of later generations than what --verify=fill writes.
+perf_verify_finds_newer() {
+	fill_disk 512
+	cp "$work/disk" "$work/filled"
+	bounded "$bin/nvmfr-perf" --verify --overwrite --seed 7 -w randwrite -n 2000 -r "$(soft_file "$work/disk")"
+	wrong 'LBA [0-9]+, byte 0: .*probably generation [0-9]+ of this LBA' 512
+}
+
+# during_verify WORDS FUNCTION: runs that function over and over while a disk of 256 KiB is verified.
+# The threads must end by themselves, long before the time is over, with those words.
+during_verify() {
+	local words=$1 change=$2 job status=0
+	fill_disk 512
+	cp "$work/disk" "$work/filled"
+	bounded "$bin/nvmfr-perf" --verify --overwrite --seed 7 -t 100 -c 2 -o 8K -q 4 -M 60 -j --length 256K \
+		-r "$(soft_file "$work/disk")" >"$work/json" 2>"$work/said" &
+	job=$!
+	while kill -0 $job 2>/dev/null; do
+		"$change" $((RANDOM % 512))
+	done
+	wait $job || status=$?
+	cat "$work/said"
+	[ $status = 1 ]
+	grep -qE "wrong data: $words" "$work/said"
+	json 'd["mismatches"] >= 1 and d["seconds"] < 100' "$work/json"
+}
+
+scribble() { printf 'wrong   ' | dd of="$work/disk" bs=8 seek=$(($1 * 64)) conv=notrunc status=none; }
+bring_back() {
+	dd if="$work/filled" of="$work/disk" bs=512 count=1 skip="$1" seek="$1" conv=notrunc status=none
+}
+
+# A read in the midst of such a change sees anything: then once more.
+perf_verify_finds_lost_write() {
+	local try
+	for try in 1 2 3 4 5; do
+		during_verify 'LBA [0-9]+, byte [0-9]+: ' bring_back
+		! grep -q 'probably an older write to this LBA, generation 1: a later' "$work/said" || return 0
+	done
+	echo "not in $try tries"
+	return 1
+}
+
+# A target that cannot be written is an error, not a mismatch.
+perf_verify_mistakes() {
+	local disk
+	disk=$(soft_file "$work/disk")
+	random_file "$work/disk" 64K
+	cp "$work/disk" "$work/filled"
+	refuses 'add --overwrite' "$bin/nvmfr-perf" --verify -r "$disk"
+	refuses 'add --overwrite' "$bin/nvmfr-perf" --verify=fill -r "$disk"
+	refuses 'needs the --seed' "$bin/nvmfr-perf" --verify=check -r "$disk"
+	refuses 'none of run fill check' "$bin/nvmfr-perf" --verify=maybe -r "$disk"
+	refuses 'go over all of it once' "$bin/nvmfr-perf" --verify=fill --overwrite -n 5 -r "$disk"
+	refuses "is --verify's" "$bin/nvmfr-perf" --seed 5 -r "$disk"
+	refuses 'write protected' "$bin/nvmfr-perf" --verify --overwrite -r "$disk&ro=1"
+	refuses "thread's share" "$bin/nvmfr-perf" --verify --overwrite -c 3 -o 32K -r "$disk"
+	cmp "$work/disk" "$work/filled"
+}
+
+perf_verify_interrupted() {
+	local job status=0
+	"$bin/nvmfr-perf" --verify --overwrite -t 100 -r "$ram" >"$work/json" 2>"$work/said" &
+	job=$!
+	until catches_int $job nvmfr-perf; do
+		kill -0 $job
+	done
+	kill -INT $job
+	wait $job || status=$?
+	cat "$work/said"
+	[ $status = 1 ]
+	grep -q 'not everything was looked at' "$work/said"
+}
+
+# change FILE EXPRESSION: a.json, changed in Python, as FILE.
+change() {
+	python3 -c 'import json, sys
+d = json.load(open(sys.argv[1]))
+exec(sys.argv[3])
+json.dump(d, open(sys.argv[2], "w"))' "$work/a.json" "$work/$1" "$2"
+}
+
+perf_compare() {
+	local perf=$bin/nvmfr-perf
+	bounded "$perf" -n 5000 -q 16 --save "$work/a.json" -r "$ram"
+	if grep -q jansson <(ldd "$perf"); then
+		:
+	else
+		refuses 'built without Jansson' "$perf" --compare "$work/a.json" "$work/a.json"
+		return
+	fi
+	change b.json 'd["iops"] *= 2; d["latency_us"]["p50"] *= 0.5; d["cpu_us_per_io"] = 0; d["errors"] = 3'
+	says '^IOPS +[0-9]+ +[0-9]+ +2\.000$' "$perf" --compare "$work/a.json" "$work/b.json"
+	grep -qE '^latency p50, us +[0-9.]+ +[0-9.]+ +0\.500$' "$work/said"
+	grep -qE '^CPU, us per I/O +[0-9.]+ +0\.000 +0\.000$' "$work/said"
+	grep -qE '^errors +0 +3 +-$' "$work/said"
+	not grep -qE 'NOT COMPARABLE|differs' "$work/said"
+	change c.json 'd["io_bytes"] = 8192; d["uri"] = "nvmf+soft:?size=9M"; del d["latency_us"]'
+	says '^NOT COMPARABLE: io_bytes is 4096 in A and 8192 in B$' "$perf" --compare "$work/a.json" "$work/c.json"
+	grep -qxF "differs: uri is $ram in A and nvmf+soft:?size=9M in B" "$work/said"
+	grep -qE '^latency p99, us +[0-9.]+ +- +-$' "$work/said"
+	says '^latency p99, us +- +[0-9.]+ +-$' "$perf" --compare "$work/c.json" "$work/a.json"
+}
+
+perf_compare_mistakes() {
+	local perf=$bin/nvmfr-perf bad
+	grep -q jansson <(ldd "$perf") || return 0
+	refuses 'two files' "$perf" --compare "$work/a.json"
+	refuses 'two files' "$perf" --compare "$work/a.json" "$work/a.json" -r "$ram"
+	refuses 'nosuchfile' "$perf" --compare "$work/a.json" "$work/nosuchfile"
+	head -c 300 "$work/a.json" >"$work/bad"
+	refuses 'bad:[0-9]+:[0-9]+: no JSON: .*' "$perf" --compare "$work/a.json" "$work/bad"
+	for bad in '' '{' '[1, 2]' '5' 'null' '{}' '"\ud800"' '{"nvmfr_perf": "1"}' '{"nvmfr_perf": 2}' \
+		'{"nvmfr_perf": 1}' '{"a": 1, "a": 2}' "$(printf '[%.0s' {1..5000})"; do
+		printf '%s' "$bad" >"$work/bad"
+		refuses "$work/bad" "$perf" --compare "$work/bad" "$work/a.json"
+	done
+	head -c 100K /dev/urandom >"$work/bad"
+	refuses "$work/bad" "$perf" --compare "$work/a.json" "$work/bad"
+	change bad 'd["iops"] = "fast"'
+	refuses 'bad: has no number.* iops' "$perf" --compare "$work/a.json" "$work/bad"
+	change bad 'd["iops"] = -1'
+	refuses 'bad: has no number.* iops' "$perf" --compare "$work/a.json" "$work/bad"
+	change bad 'd["latency_us"] = 3'
+	refuses 'bad: has no number.* min' "$perf" --compare "$work/a.json" "$work/bad"
+	change bad 'd["depth"] = None'
+	refuses 'bad: has no string or whole number called depth' "$perf" --compare "$work/a.json" "$work/bad"
 }
 
 # ---- zerocopy, which is what quickstart.sh runs
@@ -288,6 +554,21 @@ check 'perf, shapes' perf_shapes
 check 'perf, by time' perf_time
 check 'perf, interrupted' perf_interrupted
 check 'perf, mistakes' perf_mistakes
+check 'perf, a part of the namespace' perf_part
+check 'perf, help' perf_help
+check 'perf, CSV and JSON' perf_formats
+check 'perf, CSV, odd URI' perf_csv_quotes
+check 'perf, plots' perf_plots
+check 'perf, verify' perf_verify
+check 'perf, verify finds wrong data, 512' perf_verify_finds 512
+check 'perf, verify finds wrong data, 4096' perf_verify_finds 4096
+check 'perf, verify finds a newer generation' perf_verify_finds_newer
+check 'perf, verify finds wrong data as it runs' during_verify 'LBA [0-9]+, byte [0-9]+: ' scribble
+check 'perf, verify finds a lost write' perf_verify_finds_lost_write
+check 'perf, verify, mistakes' perf_verify_mistakes
+check 'perf, verify, interrupted' perf_verify_interrupted
+check 'perf, compare' perf_compare
+check 'perf, compare, mistakes' perf_compare_mistakes
 check 'zerocopy, a file' zerocopy_file
 check 'zerocopy, a URI' zerocopy_uri
 check 'zerocopy, wrong data is found' zerocopy_finds_wrong_data

@@ -75,8 +75,8 @@ configure() {
 	local dir=$1 cc=$2 again=()
 	shift 2
 	[ ! -e "$dir/build.ninja" ] || again=(--reconfigure)
-	CC=$cc meson setup "${again[@]}" "$dir" --werror -Dtests=enabled -Dexamples=enabled "$@" ||
-		{ rm -rf "$dir"; CC=$cc meson setup "$dir" --werror -Dtests=enabled -Dexamples=enabled "$@"; }
+	CC=$cc meson setup "${again[@]}" "$dir" --werror -Dtests=enabled -Dexamples=enabled -Djson=enabled "$@" ||
+		{ rm -rf "$dir"; CC=$cc meson setup "$dir" --werror -Dtests=enabled -Dexamples=enabled -Djson=enabled "$@"; }
 }
 
 build() {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The data path's entry points: a look at the pointers, then one call down. */
 #include <errno.h>
-#include <limits.h>
 
 #include <nvmfr/nvmfr.h>
 
@@ -31,14 +30,14 @@ int nvmfr_write(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nb
 
 int nvmfr_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, unsigned int n)
 {
-	if (unlikely(!qp || !ios || n - 1 >= INT_MAX))
+	if (unlikely(!qp || !ios || (int)n <= 0))
 		return bad("qp or ios is NULL, or n is 0 or too large");
 	return nvmfr__qpair_submit(qp, ios, n);
 }
 
 int nvmfr_poll(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max)
 {
-	if (unlikely(!qp || !out || max - 1 >= INT_MAX))
+	if (unlikely(!qp || !out || (int)max <= 0))
 		return bad("qp or out is NULL, or max is 0 or too large");
 	return nvmfr__qpair_poll(qp, out, max);
 }

@@ -76,7 +76,7 @@ static bool wait_pending(void *object)
 {
 	const struct nvmfr_qpair *qp = object;
 
-	return !likely_live(qp) || free_slots(qp) != qp->depth || qp->backlog;
+	return !likely_live(qp) || free_slots(qp) != qp->depth || qp->chores.backlog;
 }
 
 static uint64_t wait_due(void *object)

@@ -36,6 +36,7 @@ enum {
 	FAB_CAPSULE_BYTES = 64,
 	FAB_RESPONSE_BYTES = 16,
 	FAB_MAX_DESCRIPTORS = 16,
+	FAB_TAILS = 32, /* descriptor lists whose SENDs are not done; a power of two */
 	FAB_ERROR_TEXT = 192,
 };
 
@@ -85,7 +86,7 @@ struct fab_ep_params {
 	uint16_t qid;
 	uint16_t depth; /* commands in flight, 1-based */
 	uint16_t max_descriptors; /* SGL descriptors a capsule may carry behind its SQE; 0 or 1: none */
-	bool in_capsule; /* SENDs may carry data from a buffer (fab_tail) */
+	bool in_capsule; /* SENDs may carry data from a buffer (struct fab_carry) */
 	bool want_fd; /* fd() and arm() will be used */
 	uint8_t tos; /* 0: as routed */
 	uint8_t ack_timeout; /* 0: the device's default; else 4.096 us * 2^n */
@@ -96,13 +97,26 @@ struct fab_ep_params {
 	struct nvmfr_soft_target *target; /* soft */
 };
 
+/*
+ * What a SEND carries behind its SQE: the caller's own registered bytes (in-capsule data), or a list of
+ * descriptors in tails. bytes 0: nothing.
+ */
+struct fab_carry {
+	uint64_t addr;
+	uint32_t bytes;
+	uint32_t lkey;
+};
+
 struct fab_ep {
 	const struct fab_ops *ops;
 	/* valid from FAB_EV_CONNECTED on */
 	unsigned char *capsules; /* send_positions * FAB_CAPSULE_BYTES, zeroed */
-	unsigned char *tails; /* send_positions * tail_bytes: room for SGL descriptors; NULL: none */
+	unsigned char *tails; /* FAB_TAILS * tail_bytes: room for lists of SGL descriptors; NULL: none */
+	unsigned char *carries; /* position p's struct fab_carry is at p * carry_stride */
 	unsigned char *responses; /* recv_positions * FAB_RESPONSE_BYTES */
 	uint32_t tail_bytes; /* 16 * max_descriptors, or 0 */
+	uint32_t tails_lkey;
+	uint32_t carry_stride;
 	uint32_t send_positions; /* a multiple of FAB_SIGNAL_EVERY, >= depth + FAB_SIGNAL_EVERY */
 	uint32_t recv_positions; /* >= depth + FAB_RECV_BATCH */
 	struct fab_dev *dev;
@@ -185,14 +199,6 @@ struct fab_event {
 #define FAB_POLL_BAD	      (1ull << 32) /* connection failed: see ep->error */
 #define FAB_POLL_MORE	      (1ull << 33) /* the CQ was not seen empty */
 
-/* What a SEND carries behind its SQE: the caller's own registered bytes (in-capsule data), or
- * descriptors that the floor above wrote to tails (addr NULL: they are at this position's tail). */
-struct fab_tail {
-	uint64_t addr;
-	uint32_t bytes;
-	uint32_t lkey;
-};
-
 struct fab; /* a backend, opened for one host */
 
 struct fab_ops {
@@ -224,8 +230,9 @@ struct fab_ops {
 	/* first .. first + n - 1 must not wrap, n >= 1. Answers 0 always, so that a submit can end in it:
 	 * what did not go out is told by the next poll (FAB_POLL_BAD, ep->error). post_recv alike. */
 	int (*post_send)(struct fab_ep *ep, uint32_t first, uint32_t n);
-	/* Before post_send: this position's SEND carries a tail, once. The last such SEND of a post is signaled. */
-	void (*set_tail)(struct fab_ep *ep, uint32_t position, const struct fab_tail *tail);
+	/* The same where carries of these positions were written: they count once. The last SEND that carries
+	 * something is signaled. */
+	int (*post_carrying)(struct fab_ep *ep, uint32_t first, uint32_t n);
 	/* The n oldest receive positions that poll() reported are free again. */
 	int (*post_recv)(struct fab_ep *ep, uint32_t n);
 	uint64_t (*poll)(struct fab_ep *ep);

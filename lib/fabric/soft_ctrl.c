@@ -186,18 +186,21 @@ static bool check_data(struct soft_cmd *cmd, const struct nvme_connect_data *dat
 	return cmd->status == 0;
 }
 
-static bool same_host(const struct soft_ctrl *ctrl, const struct nvme_connect_data *data)
+static bool same_hostid(const struct soft_ctrl *ctrl, const struct nvme_connect_data *data)
 {
-	return memcmp(ctrl->hostid, data->hostid, sizeof(ctrl->hostid)) == 0 &&
-	       memcmp(ctrl->hostnqn, data->hostnqn, sizeof(ctrl->hostnqn)) == 0;
+	return memcmp(ctrl->hostid, data->hostid, sizeof(ctrl->hostid)) == 0;
+}
+
+static bool same_hostnqn(const struct soft_ctrl *ctrl, const struct nvme_connect_data *data)
+{
+	return memcmp(ctrl->hostnqn, data->hostnqn, sizeof(ctrl->hostnqn)) == 0;
 }
 
 /* One host ID belongs to one host NQN. */
 static bool is_impostor(struct nvmfr_soft_target *target, const struct nvme_connect_data *data)
 {
 	for (struct soft_ctrl *ctrl = target->ctrls; ctrl; ctrl = ctrl->next)
-		if (!ctrl->dead && memcmp(ctrl->hostid, data->hostid, sizeof(ctrl->hostid)) == 0 &&
-		    !same_host(ctrl, data))
+		if (!ctrl->dead && same_hostid(ctrl, data) && !same_hostnqn(ctrl, data))
 			return true;
 	return false;
 }
@@ -213,7 +216,8 @@ static void connect_admin(struct soft_cmd *cmd, const struct nvme_connect_data *
 		return;
 	}
 	if (is_impostor(target, data)) {
-		nvmfr__soft_refuse(cmd, NVME_ST_HOSTID_INCONSISTENT);
+		nvmfr__soft_violation(cmd->ep, "Connect: HOSTID is that of another HOSTNQN");
+		nvmfr__soft_refuse(cmd, NVME_ST_CONNECT_INVALID_HOST);
 		return;
 	}
 	if (kato_ms && kato_ms < target->opts.kato_min_ms) {
@@ -243,6 +247,30 @@ static bool is_taken(const struct nvmfr_soft_target *target, const struct soft_c
 	return false;
 }
 
+/* Host and subsystem are the association's; which of them is not is told. */
+static bool check_association(struct soft_cmd *cmd, const struct soft_ctrl *ctrl,
+			      const struct nvme_connect_data *data)
+{
+	const char *field;
+	size_t offset;
+
+	if (!same_hostid(ctrl, data)) {
+		field = "HOSTID";
+		offset = offsetof(struct nvme_connect_data, hostid);
+	} else if (!same_hostnqn(ctrl, data)) {
+		field = "HOSTNQN";
+		offset = offsetof(struct nvme_connect_data, hostnqn);
+	} else if (strcmp(data->subnqn, cmd->ep->target->subnqn) != 0) {
+		field = "SUBNQN";
+		offset = offsetof(struct nvme_connect_data, subnqn);
+	} else {
+		return true;
+	}
+	nvmfr__soft_violation(cmd->ep, "Connect: another %s than the admin queue's", field);
+	refuse_data(cmd, offset);
+	return false;
+}
+
 static void connect_io(struct soft_cmd *cmd, const struct nvme_connect_data *data)
 {
 	struct soft_ep *ep = cmd->ep;
@@ -255,9 +283,8 @@ static void connect_io(struct soft_cmd *cmd, const struct nvme_connect_data *dat
 		refuse_data(cmd, offsetof(struct nvme_connect_data, cntlid));
 	} else if (!ctrl || ctrl->discovery) {
 		refuse_data(cmd, offsetof(struct nvme_connect_data, cntlid));
-	} else if (!same_host(ctrl, data)) {
-		nvmfr__soft_violation(ep, "Connect: another host than the admin queue's");
-		refuse_data(cmd, offsetof(struct nvme_connect_data, hostnqn));
+	} else if (!check_association(cmd, ctrl, data)) {
+		return;
 	} else if (!nvmfr__soft_ctrl_ready(ep->target, ctrl)) {
 		nvmfr__soft_violation(ep, "Connect before the controller was ready");
 		nvmfr__soft_refuse(cmd, NVME_ST_SEQUENCE_ERROR);

@@ -16,36 +16,43 @@ static bool refuse_capsule(struct soft_ep *ep, uint32_t bytes, uint64_t limit)
 	return false;
 }
 
-static bool refuse_local(struct soft_ep *ep, const struct fab_tail *tail, const char *why)
+static bool refuse_local(struct soft_ep *ep, const struct fab_carry *carry, const char *why)
 {
-	nvmfr__soft_violation(ep, "SEND of %u bytes at %llxh, lkey %xh: %s", tail->bytes,
-			      (unsigned long long)tail->addr, tail->lkey, why);
+	nvmfr__soft_violation(ep, "SEND of %u bytes at %llxh, lkey %xh: %s", carry->bytes,
+			      (unsigned long long)carry->addr, carry->lkey, why);
 	nvmfr__soft_ep_fail(ep, false, "a SEND failed: local protection error (%s)", why);
 	return false;
+}
+
+/* Descriptors in the endpoint's own memory, which no MR covers here. */
+static bool is_list(const struct soft_ep *ep, const struct fab_carry *carry)
+{
+	uint64_t room = (uint64_t)FAB_TAILS * ep->ep.tail_bytes;
+	uint64_t at = carry->addr - (uintptr_t)ep->ep.tails;
+
+	return room && at < room && carry->bytes <= ep->ep.tail_bytes && carry->bytes <= room - at;
 }
 
 bool nvmfr__soft_capsule(struct soft_cmd *cmd)
 {
 	struct soft_ep *ep = cmd->ep;
-	const struct fab_tail *tail = &ep->sends[cmd->position];
+	const struct fab_carry *carry = &ep->sends[cmd->position];
 	/* As nvmet: an admin queue has no room behind the SQE, whatever IOCCSZ says of I/O queues. */
 	uint64_t limit = ep->qid ? ep->target->opts.ioccsz * UINT64_C(16) : FAB_CAPSULE_BYTES;
 	const char *why = NULL;
 
-	cmd->capsule_bytes = tail->bytes;
-	if (tail->addr == 0) {
-		if (tail->bytes > ep->ep.tail_bytes)
-			return refuse_local(ep, tail, "more descriptors than the ring has room for");
-		cmd->capsule = ep->ep.tails + (size_t)cmd->position * ep->ep.tail_bytes;
+	cmd->capsule_bytes = carry->bytes;
+	if (is_list(ep, carry)) {
+		cmd->capsule = (unsigned char *)(uintptr_t)carry->addr;
 	} else {
 		if (!ep->in_capsule)
-			return refuse_local(ep, tail, "the queue pair was made for one element a SEND");
-		cmd->capsule = nvmfr__soft_mr_local(ep->fab, tail->lkey, tail->addr, tail->bytes, &why);
+			return refuse_local(ep, carry, "the queue pair was made for one element a SEND");
+		cmd->capsule = nvmfr__soft_mr_local(ep->fab, carry->lkey, carry->addr, carry->bytes, &why);
 		if (!cmd->capsule)
-			return refuse_local(ep, tail, why);
+			return refuse_local(ep, carry, why);
 	}
-	if (FAB_CAPSULE_BYTES + (uint64_t)tail->bytes > limit)
-		return refuse_capsule(ep, tail->bytes, limit);
+	if (FAB_CAPSULE_BYTES + (uint64_t)carry->bytes > limit)
+		return refuse_capsule(ep, carry->bytes, limit);
 	return true;
 }
 
@@ -197,7 +204,7 @@ bool nvmfr__soft_transfer(struct soft_cmd *cmd, void *mem, uint32_t bytes, bool 
 
 struct range {
 	unsigned char *mem;
-	uint64_t start;           /* bytes into the namespace */
+	uint64_t start; /* bytes into the namespace */
 	uint64_t bytes;
 };
 
@@ -238,7 +245,7 @@ static uint16_t sync_file(const struct soft_ns *ns, uint64_t start, uint64_t byt
 	if (!ns->is_file || ns->read_only)
 		return NVME_ST_SUCCESS;
 	return msync(ns->mem + start - lead, bytes + lead, MS_SYNC) ? NVME_ST_WRITE_FAULT
-								     : NVME_ST_SUCCESS;
+								    : NVME_ST_SUCCESS;
 }
 
 /* The part of the last block that the file does not have reads as zero, whatever is written there. */

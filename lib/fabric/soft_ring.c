@@ -55,11 +55,6 @@ int nvmfr__soft_post_send(struct fab_ep *base, uint32_t first, uint32_t n)
 	return 0;
 }
 
-void nvmfr__soft_set_tail(struct fab_ep *base, uint32_t position, const struct fab_tail *tail)
-{
-	nvmfr__soft_ep(base)->sends[position] = *tail;
-}
-
 int nvmfr__soft_post_recv(struct fab_ep *base, uint32_t n)
 {
 	struct soft_ep *ep = nvmfr__soft_ep(base);

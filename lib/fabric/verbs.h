@@ -25,6 +25,21 @@ enum { VERBS_POLL_BATCH = 64 };
 
 struct verbs_ep;
 
+/*
+ * A SEND's work request: of struct ibv_send_wr the part that an RC SEND has, and its elements where the
+ * original goes on with what other opcodes have. So one of them is 72 bytes, not 128 and the elements.
+ */
+struct verbs_send {
+	uint64_t wr_id;
+	struct verbs_send *next;
+	struct ibv_sge *sg_list;
+	int num_sge;
+	enum ibv_wr_opcode opcode;
+	unsigned int send_flags;
+	uint32_t unused;
+	struct ibv_sge sge[2];          /* the capsule; what it carries, which is a struct fab_carry */
+};
+
 struct verbs_dev {
 	struct fab_dev base;
 	struct verbs_dev *next;
@@ -59,13 +74,11 @@ struct verbs_ep {
 	/* the owner's, every batch */
 	_Alignas(CACHE_LINE) struct ibv_qp *qp;
 	struct ibv_cq *cq;
-	struct ibv_send_wr *send_wrs;
+	struct verbs_send *sends;
 	struct ibv_recv_wr *recv_wrs;
 	uint64_t sticky;                /* FAB_POLL_BAD once it failed */
 	uint32_t send_done;             /* the oldest position not known to be done; or their number, for 0 */
 	uint32_t recv_next;             /* the oldest receive position not posted */
-	bool tails_set;                 /* since the last post */
-	uint32_t last_tail;             /* position of the last of them */
 	uint32_t tag;                   /* of a group: what names it in a wr_id */
 
 	/* made once, before the owner has it */
@@ -74,9 +87,8 @@ struct verbs_ep {
 	struct fab_mr mr;               /* capsules, responses, tails */
 	void *map;                      /* all of them, and the work requests */
 	size_t map_bytes;
-	struct ibv_sge *send_sges;      /* send_sge_stride for each position */
 	struct ibv_sge *recv_sges;
-	uint32_t send_sge_stride;
+	uint32_t max_sge;               /* of a SEND */
 	struct verbs_cq *shared;        /* of a group: whose entries it uses */
 
 	/* control operations, the host's lock held */
@@ -160,7 +172,7 @@ void nvmfr__verbs_mr_dereg(struct fab_dev *dev, struct fab_mr *mr);
 /* verbs_data.c */
 void nvmfr__verbs_rings_build(struct verbs_ep *ep);
 int nvmfr__verbs_post_send(struct fab_ep *ep, uint32_t first, uint32_t n);
-void nvmfr__verbs_set_tail(struct fab_ep *ep, uint32_t position, const struct fab_tail *tail);
+int nvmfr__verbs_post_carrying(struct fab_ep *ep, uint32_t first, uint32_t n);
 int nvmfr__verbs_post_recv(struct fab_ep *ep, uint32_t n);
 /* A failed WC makes the endpoint bad, with a sentence. */
 void nvmfr__verbs_bad_wc(struct verbs_ep *ep, const struct ibv_wc *wc);

@@ -25,20 +25,20 @@ static unsigned int send_flags(uint32_t position)
 
 static void build_send(struct verbs_ep *ep, uint32_t i)
 {
-	struct ibv_sge *sge = &ep->send_sges[i * ep->send_sge_stride];
+	struct verbs_send *send = &ep->sends[i];
 
-	*sge = (struct ibv_sge){
-		.addr = (uintptr_t)ep->base.capsules + (uint64_t)i * FAB_CAPSULE_BYTES,
-		.length = FAB_CAPSULE_BYTES,
-		.lkey = ep->mr.lkey,
-	};
-	ep->send_wrs[i] = (struct ibv_send_wr){
+	*send = (struct verbs_send){
 		.wr_id = (uint64_t)ep->tag << 32 | i,
-		.next = &ep->send_wrs[i + 1],
-		.sg_list = sge,
+		.next = send + 1,
+		.sg_list = send->sge,
 		.num_sge = 1,
 		.opcode = IBV_WR_SEND,
 		.send_flags = send_flags(i),
+	};
+	send->sge[0] = (struct ibv_sge){
+		.addr = (uintptr_t)ep->base.capsules + (uint64_t)i * FAB_CAPSULE_BYTES,
+		.length = FAB_CAPSULE_BYTES,
+		.lkey = ep->mr.lkey,
 	};
 }
 
@@ -78,67 +78,59 @@ static __attribute__((noinline, cold)) void post_failed(struct verbs_ep *ep, int
 		nvmfr__verbs_group_failed(ep);
 }
 
-static inline int post_chain(struct verbs_ep *ep, uint32_t first, uint32_t n)
+#define SAME_PLACE(member) \
+	_Static_assert(offsetof(struct verbs_send, member) == offsetof(struct ibv_send_wr, member), \
+		       "struct verbs_send begins as struct ibv_send_wr does")
+SAME_PLACE(wr_id);
+SAME_PLACE(next);
+SAME_PLACE(sg_list);
+SAME_PLACE(num_sge);
+SAME_PLACE(opcode);
+SAME_PLACE(send_flags);
+
+int nvmfr__verbs_post_send(struct fab_ep *fep, uint32_t first, uint32_t n)
 {
-	struct ibv_send_wr *wr = &ep->send_wrs[first], *last = wr + n - 1, *bad;
+	struct verbs_ep *ep = nvmfr__to_verbs_ep(fep);
+	struct verbs_send *last = &ep->sends[first + n - 1];
+	struct ibv_send_wr *bad;
 	int err;
 
 	last->next = NULL;
-	err = ibv_post_send(ep->qp, wr, &bad);
+	err = ibv_post_send(ep->qp, (struct ibv_send_wr *)(void *)&ep->sends[first], &bad);
 	last->next = last + 1;
 	if (unlikely(err))
 		post_failed(ep, err, "send");
 	return 0;
 }
 
-/* A work request is ours again as soon as it was posted: what set_tail changed lasts for one post. */
-static __attribute__((noinline)) int post_with_tails(struct verbs_ep *ep, uint32_t first,
-						     uint32_t n)
-{
-	struct ibv_send_wr *wr = &ep->send_wrs[first], *end = wr + n;
-	int err;
+_Static_assert(sizeof(struct fab_carry) == sizeof(struct ibv_sge) &&
+		       offsetof(struct fab_carry, bytes) == offsetof(struct ibv_sge, length) &&
+		       offsetof(struct fab_carry, lkey) == offsetof(struct ibv_sge, lkey),
+	       "what a SEND carries is an SGE");
 
-	ep->send_wrs[ep->last_tail].send_flags = IBV_SEND_SIGNALED;
-	err = post_chain(ep, first, n);
-	ep->tails_set = false;
-	for (; wr < end; wr++) {
-		wr->num_sge = 1;
-		wr->send_flags = 0;
+/*
+ * What is carried is the caller's again when the SEND is known to be done: the last is signaled. A work
+ * request is ours again as soon as it was posted, and then made plain again.
+ */
+int nvmfr__verbs_post_carrying(struct fab_ep *fep, uint32_t first, uint32_t n)
+{
+	struct verbs_ep *ep = nvmfr__to_verbs_ep(fep);
+	struct verbs_send *begin = &ep->sends[first], *end = begin + n, *last = begin, *send;
+
+	for (send = begin; send < end; send++) {
+		if (!send->sge[1].length)
+			continue;
+		send->num_sge = 2;
+		last = send;
 	}
-	for (uint32_t i = first | (FAB_SIGNAL_EVERY - 1); i < first + n; i += FAB_SIGNAL_EVERY)
-		ep->send_wrs[i].send_flags = IBV_SEND_SIGNALED;
-	return err;
-}
-
-int nvmfr__verbs_post_send(struct fab_ep *fep, uint32_t first, uint32_t n)
-{
-	struct verbs_ep *ep = nvmfr__to_verbs_ep(fep);
-
-	if (unlikely(ep->tails_set))
-		return post_with_tails(ep, first, n);
-	return post_chain(ep, first, n);
-}
-
-_Static_assert(sizeof(struct fab_tail) == sizeof(struct ibv_sge) &&
-		       offsetof(struct fab_tail, bytes) == offsetof(struct ibv_sge, length) &&
-		       offsetof(struct fab_tail, lkey) == offsetof(struct ibv_sge, lkey),
-	       "a tail is an SGE");
-
-/* What it carries is the caller's again when the SEND is known to be done: the last of a post is signaled. */
-void nvmfr__verbs_set_tail(struct fab_ep *fep, uint32_t position, const struct fab_tail *tail)
-{
-	struct verbs_ep *ep = nvmfr__to_verbs_ep(fep);
-	struct ibv_send_wr *wr = &ep->send_wrs[position];
-	struct ibv_sge *sge = &wr->sg_list[1];
-
-	wr->num_sge = 2;
-	ep->tails_set = true;
-	ep->last_tail = position;
-	memcpy(sge, tail, sizeof(*sge));
-	if (likely(tail->addr))
-		return;
-	sge->addr = (uintptr_t)fep->tails + (uint64_t)position * fep->tail_bytes;
-	sge->lkey = ep->mr.lkey;
+	last->send_flags = IBV_SEND_SIGNALED;
+	nvmfr__verbs_post_send(fep, first, n);
+	for (send = begin; send < end; send++) {
+		send->num_sge = 1;
+		send->sge[1].length = 0;
+	}
+	last->send_flags = send_flags((uint32_t)last->wr_id);
+	return 0;
 }
 
 int nvmfr__verbs_post_recv(struct fab_ep *fep, uint32_t n)
@@ -220,6 +212,8 @@ uint64_t nvmfr__verbs_poll(struct fab_ep *fep)
 
 	if (n <= 0)
 		return unlikely(n < 0) ? poll_failed(ep) : ep->sticky;
+	if (n == 1 && is_response(wc))
+		return ep->sticky | 1;
 	wcs[n].status = IBV_WC_GENERAL_ERR; /* ends the run of responses */
 	for (;; wc++) {
 		while (is_response(wc))

@@ -296,7 +296,7 @@ _Static_assert(offsetof(struct verbs_ep, base) == 0, "verbs_ep_fd casts");
 	.ep_disconnect = nvmfr__verbs_ep_disconnect, .ep_stop = nvmfr__verbs_stop,           \
 	.ep_destroy = nvmfr__verbs_ep_destroy, .mr_reg = nvmfr__verbs_mr_reg,                \
 	.mr_reg_dmabuf = nvmfr__verbs_mr_reg_dmabuf, .mr_dereg = nvmfr__verbs_mr_dereg,      \
-	.post_send = nvmfr__verbs_post_send, .set_tail = nvmfr__verbs_set_tail,              \
+	.post_send = nvmfr__verbs_post_send, .post_carrying = nvmfr__verbs_post_carrying,    \
 	.post_recv = nvmfr__verbs_post_recv, .ep_fd = verbs_ep_fd,                           \
 	.ep_due_ns = verbs_ep_due_ns, .group_create = nvmfr__verbs_group_create,             \
 	.group_destroy = nvmfr__verbs_group_destroy, .group_adopt = nvmfr__verbs_group_adopt, \

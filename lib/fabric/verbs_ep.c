@@ -29,7 +29,7 @@ static int check_limits(const struct verbs_ep *ep)
 				   " ask for a smaller depth",
 				   ep->base.peer, ep->params.depth, sends + recvs, name,
 				   attr->max_cqe);
-	if (attr->max_sge > 0 && ep->send_sge_stride > (uint32_t)attr->max_sge)
+	if (attr->max_sge > 0 && ep->max_sge > (uint32_t)attr->max_sge)
 		return nvmfr__fail(-EOPNOTSUPP,
 				   "%s: a command with data or descriptors behind it needs 2 SGEs,"
 				   " device %s allows %d",
@@ -39,17 +39,20 @@ static int check_limits(const struct verbs_ep *ep)
 
 /* ---- the mapping ------------------------------------------------------------------------------ */
 
+/* A ring's end costs a slow path; a tiny ring would have it all the time. */
+enum { MIN_RING = 64 };
+
 static void set_geometry(struct verbs_ep *ep)
 {
 	uint32_t depth = ep->params.depth;
 
-	ep->base.send_positions =
-		(depth + 2u * FAB_SIGNAL_EVERY - 1) / FAB_SIGNAL_EVERY * FAB_SIGNAL_EVERY;
-	ep->base.recv_positions = depth + FAB_RECV_BATCH;
+	ep->base.send_positions = MAX(
+		(depth + 2u * FAB_SIGNAL_EVERY - 1) / FAB_SIGNAL_EVERY * FAB_SIGNAL_EVERY, MIN_RING);
+	ep->base.recv_positions = MAX(depth + FAB_RECV_BATCH, MIN_RING);
 	if (ep->params.max_descriptors > 1)
 		ep->base.tail_bytes =
 			16u * MIN(ep->params.max_descriptors, (uint16_t)FAB_MAX_DESCRIPTORS);
-	ep->send_sge_stride = ep->params.in_capsule || ep->base.tail_bytes ? 2 : 1;
+	ep->max_sge = ep->params.in_capsule || ep->base.tail_bytes ? 2 : 1;
 }
 
 static void *carve(size_t *used, size_t bytes, void *map)
@@ -60,7 +63,8 @@ static void *carve(size_t *used, size_t bytes, void *map)
 	return map ? (unsigned char *)map + at : NULL;
 }
 
-/* First what the device sees, then the work requests. With map NULL it only adds up. */
+/* First what the device sees, then the work requests. With map NULL it only adds up. Behind the last
+ * SEND is room, should a provider look at all of a struct ibv_send_wr. */
 static size_t lay_out(struct verbs_ep *ep, void *map, size_t *registered)
 {
 	size_t used = 0, sends = ep->base.send_positions, recvs = ep->base.recv_positions;
@@ -68,10 +72,9 @@ static size_t lay_out(struct verbs_ep *ep, void *map, size_t *registered)
 	ep->base.capsules = carve(&used, sends * FAB_CAPSULE_BYTES, map);
 	ep->base.responses = carve(&used, recvs * FAB_RESPONSE_BYTES, map);
 	ep->base.tails =
-		ep->base.tail_bytes ? carve(&used, sends * ep->base.tail_bytes, map) : NULL;
+		ep->base.tail_bytes ? carve(&used, FAB_TAILS * ep->base.tail_bytes, map) : NULL;
 	*registered = used;
-	ep->send_wrs = carve(&used, sends * sizeof(*ep->send_wrs), map);
-	ep->send_sges = carve(&used, sends * ep->send_sge_stride * sizeof(*ep->send_sges), map);
+	ep->sends = carve(&used, sends * sizeof(*ep->sends) + sizeof(struct ibv_send_wr), map);
 	ep->recv_wrs = carve(&used, recvs * sizeof(*ep->recv_wrs), map);
 	ep->recv_sges = carve(&used, recvs * sizeof(*ep->recv_sges), map);
 	return used;
@@ -81,6 +84,7 @@ static int map_rings(struct verbs_ep *ep)
 {
 	size_t registered, bytes = lay_out(ep, NULL, &registered);
 	void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int err;
 
 	if (map == MAP_FAILED)
 		return nvmfr__fail(-ENOMEM, "%s: no memory for a queue of depth %u", ep->base.peer,
@@ -90,7 +94,11 @@ static int map_rings(struct verbs_ep *ep)
 	if (ep->base.dev->numa_node >= 0)
 		(void)nvmfr__pages_prefer_node(map, bytes, ep->base.dev->numa_node);
 	lay_out(ep, map, &registered);
-	return nvmfr__verbs_mr_reg(ep->base.dev, map, registered, FAB_ACCESS_TARGET, &ep->mr);
+	err = nvmfr__verbs_mr_reg(ep->base.dev, map, registered, FAB_ACCESS_TARGET, &ep->mr);
+	ep->base.tails_lkey = ep->mr.lkey;
+	ep->base.carries = (unsigned char *)&ep->sends[0].sge[1];
+	ep->base.carry_stride = sizeof(struct verbs_send);
+	return err;
 }
 
 /* ---- CQ and QP -------------------------------------------------------------------------------- */
@@ -128,7 +136,7 @@ static int create_qp(struct verbs_ep *ep)
 		.cap = {
 			.max_send_wr = ep->base.send_positions,
 			.max_recv_wr = ep->base.recv_positions,
-			.max_send_sge = ep->send_sge_stride,
+			.max_send_sge = ep->max_sge,
 			.max_recv_sge = 1,
 		},
 	};

@@ -146,7 +146,7 @@ void nvmfr__group_leave(struct nvmfr_qpair *qp)
 void nvmfr__group_ask_again(struct nvmfr_qpair *qp)
 {
 	struct nvmfr_group *group = qp->group;
-	bool more = qp->ready || qp->held || (qp->ep && qp->ep->mail);
+	bool more = qp->chores.ready || qp->chores.held || (qp->ep && qp->ep->mail);
 
 	if (!more && qp->state < LINK_LOST)
 		return;
@@ -321,7 +321,7 @@ bool nvmfr__group_pending(const struct nvmfr_group *group)
 {
 	const struct nvmfr_qpair *qp = group->members;
 
-	while (qp && qp->state != LINK_CONNECTING && !in_flight(qp) && !qp->backlog)
+	while (qp && qp->state != LINK_CONNECTING && !in_flight(qp) && !qp->chores.backlog)
 		qp = qp->member_next;
 	return qp;
 }

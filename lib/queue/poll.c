@@ -24,15 +24,34 @@ static inline uint64_t load64(const unsigned char *p)
 
 static void put_slot(struct nvmfr_qpair *qp, struct qslot *slot, uint32_t cid)
 {
-	atomic_store_explicit(&slot->expect, cid ^ 1u, memory_order_relaxed);
-	qp->carried -= slot_kind(slot) == SLOT_CARRIED;
-	set_slot_kind(slot, SLOT_PLAIN);
+	set_slot_state(slot, cid ^ 1u);
 	*qp->free_top++ = slot;
 }
 
-static bool send_done(const struct nvmfr_qpair *qp, uint32_t seq)
+/* Result, status and flags: one word, zero where all went well. */
+#define OUTCOME offsetof(struct nvmfr_completion, result)
+_Static_assert(offsetof(struct nvmfr_completion, cqe_result) == OUTCOME + sizeof(uint64_t),
+	       "one word");
+
+static inline void put_completion(struct nvmfr_completion *out, uint64_t user_data,
+				  uint64_t qpair_data, uint64_t cqe_result)
 {
-	return (int32_t)(qp->done_seq - seq) > 0;
+	out->user_data = user_data;
+	out->qpair_data = qpair_data;
+	memset((char *)out + OUTCOME, 0, sizeof(uint64_t));
+	out->cqe_result = cqe_result;
+}
+
+static unsigned int end_child(struct nvmfr_qpair *qp, struct qslot *slot, int32_t result,
+			      uint16_t status, uint64_t cqe_result, struct nvmfr_completion *out)
+{
+	uint32_t index = slot_ref(slot);
+
+	if (!result)
+		return split_child_done(qp, index, cqe_result, out);
+	qp->parents[index].cqe_result = cqe_result;
+	return nvmfr__split_child_failed(qp, &qp->parents[index], slot->user_data, result, status,
+					 out);
 }
 
 /* A command is over, well or not. 1: out is filled. */
@@ -42,46 +61,45 @@ static unsigned int end_command(struct nvmfr_qpair *qp, struct qslot *slot, uint
 {
 	unsigned int n = 1;
 
-	if (slot_kind(slot) == SLOT_CHILD) {
-		n = nvmfr__split_child_done(qp, slot, result, status, cqe_result, out);
+	if (state_kind(slot_state(slot)) == SLOT_CHILD) {
+		n = end_child(qp, slot, result, status, cqe_result, out);
 	} else {
-		*out = (struct nvmfr_completion){
-			.user_data = slot->user_data,
-			.qpair_data = qp->qpair_data,
-			.result = result,
-			.status = status,
-			.cqe_result = cqe_result,
-		};
+		put_completion(out, slot->user_data, qp->qpair_data, cqe_result);
+		out->result = result;
+		out->status = status;
 	}
 	put_slot(qp, slot, cid);
 	return n;
 }
 
-/* The response to a SEND that still holds the caller's data: kept until that is in, too. */
-static unsigned int end_carried(struct nvmfr_qpair *qp, struct qslot *slot, uint16_t status,
-				uint64_t cqe_result, struct nvmfr_completion *out)
+/* Whether the SEND of a slot's command may still read the caller's data. */
+static inline bool send_open(const struct nvmfr_qpair *qp, const struct qslot *slot)
 {
-	struct held_cqe *held = &qp->held_cqe[slot - qp->slots];
+	uint32_t ref = slot_ref(slot);
 
-	if (send_done(qp, slot->ref))
-		return end_command(qp, slot, slot->cid, status ? -EREMOTEIO : 0, status, cqe_result,
-				   out);
-	*held = (struct held_cqe){ .result = cqe_result, .status = status };
-	slot->answered = true;
-	qp->held++;
-	return 0;
+	/* Of the SENDs between the oldest and the newest that are not done? */
+	return qp->chores.carrying && (ref & REF_CARRIES) &&
+	       ((ref - qp->done_seq) & REF_SEQ) <= ((qp->carried_seq - qp->done_seq) & REF_SEQ);
+}
+
+/* The response to a SEND that may still read the caller's data: kept until that is done, too. */
+static void hold(struct nvmfr_qpair *qp, struct qslot *slot, uint32_t cid, uint16_t status,
+		 uint64_t cqe_result)
+{
+	*slot_held(qp, slot) = (struct held_cqe){ .result = cqe_result, .status = status };
+	set_slot_state(slot, SLOT_STATE(cid, SLOT_HELD));
+	qp->chores.held++;
 }
 
 /* The response was in and only its SEND was waited for: the outcome is known. */
 static unsigned int end_held(struct nvmfr_qpair *qp, struct qslot *slot,
 			     struct nvmfr_completion *out)
 {
-	const struct held_cqe *held = &qp->held_cqe[slot - qp->slots];
+	const struct held_cqe held = *slot_held(qp, slot);
 
-	slot->answered = false;
-	qp->held--;
-	return end_command(qp, slot, slot->cid, held->status ? -EREMOTEIO : 0, held->status,
-			   held->result, out);
+	qp->chores.held--;
+	return end_command(qp, slot, (uint32_t)slot_state(slot), held.status ? -EREMOTEIO : 0,
+			   held.status, held.result, out);
 }
 
 static unsigned int release_held(struct nvmfr_qpair *qp, struct nvmfr_completion *out,
@@ -89,12 +107,11 @@ static unsigned int release_held(struct nvmfr_qpair *qp, struct nvmfr_completion
 {
 	unsigned int n = 0;
 
-	for (uint32_t i = 0; i <= qp->mask && qp->held && n < max; i++) {
+	for (uint32_t i = 0; i <= qp->mask && qp->chores.held && n < max; i++) {
 		struct qslot *slot = &qp->slots[i];
 
-		if (slot_kind(slot) != SLOT_CARRIED || !slot->answered || !send_done(qp, slot->ref))
-			continue;
-		n += end_held(qp, slot, &out[n]);
+		if (state_kind(slot_state(slot)) == SLOT_HELD && !send_open(qp, slot))
+			n += end_held(qp, slot, &out[n]);
 	}
 	return n;
 }
@@ -102,11 +119,9 @@ static unsigned int release_held(struct nvmfr_qpair *qp, struct nvmfr_completion
 /* The CID of a slot's command in flight, or of its last one. */
 static uint32_t slot_cid(const struct nvmfr_qpair *qp, const struct qslot *slot)
 {
-	uint32_t expect = atomic_load_explicit(&slot->expect, memory_order_relaxed);
+	uint32_t cid = (uint32_t)slot_state(slot);
 
-	if (slot_kind(slot) != SLOT_PLAIN)
-		return slot->cid;
-	return slot_in_flight(qp, slot) ? expect : expect ^ 1u;
+	return slot_in_flight(qp, slot) ? cid : cid ^ 1u;
 }
 
 static void bad_cid(struct nvmfr_qpair *qp, const struct qslot *slot, uint32_t cid)
@@ -114,7 +129,7 @@ static void bad_cid(struct nvmfr_qpair *qp, const struct qslot *slot, uint32_t c
 	uint32_t index = (uint32_t)(slot - qp->slots);
 	const char *what = "belongs to an older command (stale)";
 
-	if ((cid & 0xfffu) != index || !slot->tick)
+	if ((cid & 0xfffu) != index || !slot_tick(slot))
 		what = "was never issued";
 	else if (cid == slot_cid(qp, slot))
 		what = "was completed before (a duplicate)";
@@ -122,69 +137,79 @@ static void bad_cid(struct nvmfr_qpair *qp, const struct qslot *slot, uint32_t c
 			   qp->qid, cid, what);
 }
 
-/* A dword that is not what its slot expects. */
+/* A dword that is not what its slot expects, or not yet. */
 static __attribute__((noinline)) unsigned int end_odd(struct nvmfr_qpair *qp, struct qslot *slot,
 						      const unsigned char *response,
 						      struct nvmfr_completion *out)
 {
 	uint32_t dword = load32(response + 12), cid = dword & 0xffffu;
 	uint16_t status = (uint16_t)(dword >> 17);
-	uint64_t result = load64(response);
+	uint64_t result = load64(response), state = slot_state(slot);
 
-	if (slot_kind(slot) == SLOT_PLAIN &&
-	    ((atomic_load_explicit(&slot->expect, memory_order_relaxed) ^ dword) & 0xffffu) == 0)
-		return end_command(qp, slot, cid, status ? -EREMOTEIO : 0, status, result, out);
-	if (slot_kind(slot) == SLOT_CHILD && slot->cid == cid)
-		return end_command(qp, slot, cid, status ? -EREMOTEIO : 0, status, result, out);
-	if (slot_kind(slot) == SLOT_CARRIED && slot->cid == cid && !slot->answered)
-		return end_carried(qp, slot, status, result, out);
-	bad_cid(qp, slot, cid);
-	return 0;
-}
-
-/* A write whose data its SEND carried, answered well, and the SEND is done: as good as a plain one. */
-static inline bool carried_well(const struct nvmfr_qpair *qp, const struct qslot *slot,
-				uint32_t dword)
-{
-	return slot_kind(slot) == SLOT_CARRIED && slot->cid == dword && !slot->answered &&
-	       send_done(qp, slot->ref);
+	if ((uint32_t)state != cid || state_kind(state) == SLOT_HELD) {
+		bad_cid(qp, slot, cid);
+		return 0;
+	}
+	if (state_kind(state) == SLOT_PLAIN && send_open(qp, slot)) {
+		hold(qp, slot, cid, status, result);
+		return 0;
+	}
+	return end_command(qp, slot, cid, status ? -EREMOTEIO : 0, status, result, out);
 }
 
 /*
- * Good completions from responses that lie one behind the other, until n are taken or one is not what
- * its slot expects. carried: look for those, too, at a price. Returns how many.
+ * Good completions from n responses that lie one behind the other, one or more, until one is not what
+ * its slot expects. Returns how many.
  */
 static inline __attribute__((always_inline)) uint32_t take_good(struct nvmfr_qpair *qp,
 								const unsigned char *response,
 								struct nvmfr_completion *out,
-								uint32_t n, bool carried)
+								uint32_t n)
 {
 	struct qslot *const slots = qp->slots;
 	const uint64_t qpair_data = qp->qpair_data;
 	const uint32_t mask = qp->mask;
-	struct qslot **top = qp->free_top;
-	uint32_t i;
+	struct qslot **const before = qp->free_top, **const end = before + n, **top;
 
-	for (i = 0; i < n; i++, response += FAB_RESPONSE_BYTES, out++) {
+	top = before;
+	do {
 		uint32_t dword = load32(response + 12);
 		struct qslot *slot = &slots[dword & mask];
 
-		if (unlikely(atomic_load_explicit(&slot->expect, memory_order_relaxed) != dword)) {
-			if (!carried || !carried_well(qp, slot, dword))
-				break;
-			set_slot_kind(slot, SLOT_PLAIN);
-			qp->carried--;
-		}
-		atomic_store_explicit(&slot->expect, dword ^ 1u, memory_order_relaxed);
+		if (unlikely(slot_state(slot) != dword))
+			break;
+		set_slot_state(slot, dword ^ 1u);
 		*top++ = slot;
-		out->user_data = slot->user_data;
-		out->qpair_data = qpair_data;
-		out->result = 0;
-		out->status = 0;
-		out->flags = 0;
-		out->cqe_result = load64(response);
-	}
+		put_completion(out++, slot->user_data, qpair_data, load64(response));
+		response += FAB_RESPONSE_BYTES;
+	} while (top < end);
 	qp->free_top = top;
+	return (uint32_t)(top - before);
+}
+
+/* The same where children are in flight, or SENDs that carry data may not be done: until *out is end. */
+static __attribute__((noinline)) uint32_t take_mixed(struct nvmfr_qpair *qp,
+						     const unsigned char *response,
+						     struct nvmfr_completion **out,
+						     const struct nvmfr_completion *end, uint32_t n)
+{
+	struct nvmfr_completion *at = *out;
+	uint32_t i;
+
+	for (i = 0; i < n && at < end; i++, response += FAB_RESPONSE_BYTES) {
+		uint32_t dword = load32(response + 12);
+		struct qslot *slot = &qp->slots[dword & qp->mask];
+		uint64_t state = slot_state(slot);
+
+		if (state == SLOT_STATE(dword, SLOT_CHILD))
+			at += split_child_done(qp, slot_ref(slot), load64(response), at);
+		else if (likely(state == dword) && !send_open(qp, slot))
+			put_completion(at++, slot->user_data, qp->qpair_data, load64(response));
+		else
+			break;
+		put_slot(qp, slot, dword);
+	}
+	*out = at;
 	return i;
 }
 
@@ -198,51 +223,58 @@ static unsigned int consume_odd(struct nvmfr_qpair *qp, struct nvmfr_completion 
 
 static inline void took(struct nvmfr_qpair *qp, uint32_t n)
 {
-	qp->ready -= n;
+	qp->chores.ready -= n;
 	qp->unposted += n;
 	qp->recv_pos += n;
-	if (unlikely(qp->recv_pos == qp->recv_positions))
-		qp->recv_pos = 0;
 }
 
-/* Takes up to n responses, none behind one that breaks the queue. Returns how many completions that
- * made. */
+/* Takes the responses that are there, none behind one that breaks the queue, as long as the completions they
+ * make find room. Returns how many completions. */
 static inline __attribute__((always_inline)) unsigned int
-consume(struct nvmfr_qpair *qp, struct nvmfr_completion *out, uint32_t n)
+consume(struct nvmfr_qpair *qp, struct nvmfr_completion *out, uint32_t max)
 {
-	struct nvmfr_completion *const begin = out;
+	const struct nvmfr_completion *const begin = out, *const end = out + max;
 	bool was_broken = qp->broken;
 
-	while (n) {
-		const unsigned char *response =
-			qp->responses + (size_t)qp->recv_pos * FAB_RESPONSE_BYTES;
-		uint32_t run = nvmfr__min_u32(n, qp->recv_positions - qp->recv_pos);
-		uint32_t taken;
+	while (qp->chores.ready && out < end) {
+		const unsigned char *response;
+		uint32_t run, taken;
 
-		if (qp->carried)
-			taken = take_good(qp, response, out, run, true);
-		else
-			taken = take_good(qp, response, out, run, false);
-		out += taken;
-		n -= taken;
+		if (unlikely(qp->recv_pos == qp->recv_positions))
+			qp->recv_pos = 0;
+		response = qp->responses + (size_t)qp->recv_pos * FAB_RESPONSE_BYTES;
+		run = nvmfr__min_u32(qp->chores.ready, qp->recv_positions - qp->recv_pos);
+		if (unlikely(qp->children || qp->chores.carrying)) {
+			taken = take_mixed(qp, response, &out, end, run);
+		} else {
+			run = nvmfr__min_u32(run, (uint32_t)(end - out));
+			taken = take_good(qp, response, out, run);
+			out += taken;
+		}
 		took(qp, taken);
-		if (likely(taken == run))
+		if (likely(taken == run) || out == end)
 			continue;
 		out += consume_odd(qp, out);
 		if (unlikely(qp->broken && !was_broken))
 			break;
-		n--;
 		took(qp, 1);
 	}
 	return (unsigned int)(out - begin);
+}
+
+static inline void sends_done(struct nvmfr_qpair *qp, uint64_t word)
+{
+	qp->done_seq += FAB_POLL_SENDS(word);
+	if (qp->chores.carrying && qpair_send_done(qp, qp->carried_seq))
+		qp->chores.carrying = false;
 }
 
 static inline uint64_t poll_fabric(struct nvmfr_qpair *qp)
 {
 	uint64_t word = qp->ops->poll(qp->ep);
 
-	qp->ready += FAB_POLL_RESPONSES(word);
-	qp->done_seq += FAB_POLL_SENDS(word);
+	qp->chores.ready += FAB_POLL_RESPONSES(word);
+	sends_done(qp, word);
 	return word;
 }
 
@@ -259,6 +291,12 @@ static void repost(struct nvmfr_qpair *qp)
 	qp->ops->post_recv(qp->ep, n);
 }
 
+static __attribute__((noinline)) int repost_and_return(struct nvmfr_qpair *qp, uint32_t got)
+{
+	repost(qp);
+	return (int)got;
+}
+
 /* The service's tick moved: is a command over its time? Told once; the association goes down for
  * it. */
 static __attribute__((noinline)) void check_timeouts(struct nvmfr_qpair *qp)
@@ -272,7 +310,7 @@ static __attribute__((noinline)) void check_timeouts(struct nvmfr_qpair *qp)
 	for (uint32_t i = 0; i <= qp->mask; i++) {
 		const struct qslot *slot = &qp->slots[i];
 
-		if (slot_in_flight(qp, slot) && now - slot->tick > qp->timeout_ticks)
+		if (slot_in_flight(qp, slot) && now - slot_tick(slot) > qp->timeout_ticks)
 			qp->expired++;
 	}
 	if (qp->expired)
@@ -286,7 +324,7 @@ static __attribute__((noinline)) void check_timeouts(struct nvmfr_qpair *qp)
 
 static int32_t lost_result(const struct nvmfr_qpair *qp, const struct qslot *slot)
 {
-	bool over = qp->expired && qp->seen_tick - slot->tick > qp->timeout_ticks;
+	bool over = qp->expired && qp->seen_tick - slot_tick(slot) > qp->timeout_ticks;
 
 	return over ? -ETIMEDOUT : -ECONNABORTED;
 }
@@ -300,7 +338,7 @@ static unsigned int synthesize(struct nvmfr_qpair *qp, struct nvmfr_completion *
 	for (; qp->slots && qp->drain_next <= qp->mask && n < max; qp->drain_next++) {
 		struct qslot *slot = &qp->slots[qp->drain_next];
 
-		if (slot_kind(slot) == SLOT_CARRIED && slot->answered)
+		if (state_kind(slot_state(slot)) == SLOT_HELD)
 			n += end_held(qp, slot, &out[n]);
 		else if (slot_in_flight(qp, slot))
 			n += end_command(qp, slot, slot_cid(qp, slot), lost_result(qp, slot), 0, 0,
@@ -318,10 +356,10 @@ static unsigned int collect_rest(struct nvmfr_qpair *qp, struct nvmfr_completion
 	uint64_t word = FAB_POLL_MORE;
 	unsigned int n = 0;
 
-	while (n < max && (qp->ready || (word & FAB_POLL_MORE))) {
-		if (!qp->ready)
+	while (n < max && (qp->chores.ready || (word & FAB_POLL_MORE))) {
+		if (!qp->chores.ready)
 			word = poll_fabric(qp);
-		n += consume(qp, out + n, nvmfr__min_u32(qp->ready, max - n));
+		n += consume(qp, out + n, max - n);
 		if (n < max)
 			n += release_held(qp, out + n, max - n);
 		if (qp->broken && qp->err == -EPROTO)
@@ -375,7 +413,7 @@ static inline unsigned int look_after(struct nvmfr_qpair *qp, uint64_t word,
 {
 	unsigned int n = 0;
 
-	if (unlikely(qp->held) && max)
+	if (unlikely(qp->chores.held) && max)
 		n = release_held(qp, out, max);
 	if (unlikely(word & FAB_POLL_BAD))
 		fabric_failed(qp);
@@ -392,69 +430,68 @@ static __attribute__((noinline)) int poll_rest(struct nvmfr_qpair *qp, struct nv
 					       unsigned int max, unsigned int n, uint64_t word)
 {
 	for (;;) {
-		n += consume(qp, out + n, nvmfr__min_u32(qp->ready, max - n));
+		n += consume(qp, out + n, max - n);
 		n += look_after(qp, word, out + n, max - n);
-		if (n == max || qp->broken || !(qp->ready || (word & FAB_POLL_MORE)))
+		if (n == max || qp->broken || !(qp->chores.ready || (word & FAB_POLL_MORE)))
 			break;
-		word = qp->ready < max - n ? poll_fabric(qp) : FAB_POLL_MORE;
+		word = qp->chores.ready < max - n ? poll_fabric(qp) : FAB_POLL_MORE;
 	}
-	if (qp->backlog)
+	if (qp->chores.backlog)
 		nvmfr__split_issue(qp);
 	else
 		qpair_credit(qp);
+	/* Behind the look at what came: a command that was answered is not over its time. */
+	if (unlikely(atomic_load_explicit(qp->tick, memory_order_relaxed) != qp->seen_tick) &&
+	    !qp->chores.ready)
+		check_timeouts(qp);
 	if (n == max && qp->group)
 		nvmfr__group_ask_again(qp);
 	return (int)n;
 }
 
-/* Time has passed, or something waits inside: all that a poll may have to see to. */
+/* There are chores. */
 static __attribute__((noinline)) int poll_all(struct nvmfr_qpair *qp, struct nvmfr_completion *out,
 					      unsigned int max)
 {
-	int n = poll_rest(qp, out, max, 0, qp->ready < max ? poll_fabric(qp) : FAB_POLL_MORE);
-
-	/* Behind the look at what came: a command that was answered is not over its time. */
-	if (atomic_load_explicit(qp->tick, memory_order_relaxed) != qp->seen_tick && !qp->ready)
-		check_timeouts(qp);
-	return n;
+	return poll_rest(qp, out, max, 0,
+			 qp->chores.ready < max ? poll_fabric(qp) : FAB_POLL_MORE);
 }
 
-/* What the fabric said is more than plain responses that fit. */
+/* What the fabric said is nothing, or more than plain responses that fit. */
 static __attribute__((noinline)) int poll_word(struct nvmfr_qpair *qp, struct nvmfr_completion *out,
 					       unsigned int max, uint64_t word)
 {
-	qp->ready = FAB_POLL_RESPONSES(word);
-	qp->done_seq += FAB_POLL_SENDS(word);
+	qp->chores.ready = FAB_POLL_RESPONSES(word);
+	sends_done(qp, word);
 	return poll_rest(qp, out, max, 0, word);
 }
 
 /*
  * The common case in line: plain responses and nothing else, that fit the caller's array and lie in one
- * piece of the ring. Credit stays as it is: it counts the ring's room, and no SEND was done.
+ * piece of the ring. Credit stays as it is: it counts the ring's room, and no SEND was done. Every
+ * FAB_SIGNAL_EVERY commands, when a SEND is told to be done, and at each empty poll it goes out of line,
+ * and there time is looked at.
  */
 int nvmfr__qpair_poll(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max)
 {
-	uint32_t got, taken;
+	uint32_t room, got, taken;
 	uint64_t word;
 
 	if (unlikely(!likely_live(qp)))
 		return poll_slow(qp, out, max);
-	if (unlikely(atomic_load_explicit(qp->tick, memory_order_relaxed) != qp->seen_tick) ||
-	    unlikely(qp->ready | qp->held | qp->carried) || unlikely(qp->backlog != NULL))
+	if (unlikely(qpair_has_chores(qp)))
 		return poll_all(qp, out, max);
 	word = qp->ops->poll(qp->ep);
-	got = (uint32_t)word;
-	if (unlikely(word > max) || unlikely(got > qp->recv_positions - qp->recv_pos))
+	room = nvmfr__min_u32(max, qp->recv_positions - qp->recv_pos);
+	if (unlikely(word - 1 >= room))
 		return poll_word(qp, out, max, word);
-	taken = take_good(qp, qp->responses + (size_t)qp->recv_pos * FAB_RESPONSE_BYTES, out, got,
-			  false);
+	got = (uint32_t)word;
+	taken = take_good(qp, qp->responses + (size_t)qp->recv_pos * FAB_RESPONSE_BYTES, out, got);
 	qp->recv_pos += taken;
 	qp->unposted += taken;
-	if (unlikely(qp->recv_pos == qp->recv_positions))
-		qp->recv_pos = 0;
-	if (unlikely(taken != got) || unlikely(qp->unposted >= FAB_RECV_BATCH)) {
-		qp->ready = got - taken;
+	if (unlikely(taken != got)) {
+		qp->chores.ready = got - taken;
 		return poll_rest(qp, out, max, taken, 0);
 	}
-	return (int)got;
+	return likely(qp->unposted < FAB_RECV_BATCH) ? (int)got : repost_and_return(qp, got);
 }

@@ -25,7 +25,6 @@ struct nvmfr_qpair *nvmfr__qpair_new(uint16_t qid)
 	memset(qp, 0, sizeof(*qp));
 	qp->qid = qid;
 	qp->state = LINK_CONNECTING;
-	qp->backlog_tail = &qp->backlog;
 	qp->seen = 1;
 	qp->adopted = WORD_NEVER;
 	qp->epoll_fd = -1;
@@ -40,11 +39,11 @@ static void free_rings(struct nvmfr_qpair *qp)
 	free(qp->slots);
 	free(qp->free_base);
 	free(qp->parents);
-	free(qp->held_cqe);
+	free(qp->more);
 	qp->slots = NULL;
 	qp->free_base = NULL;
 	qp->parents = NULL;
-	qp->held_cqe = NULL;
+	qp->more = NULL;
 }
 
 void nvmfr__qpair_free(struct nvmfr_qpair *qp)
@@ -73,16 +72,31 @@ static uint32_t table_size(uint32_t depth)
 	return n;
 }
 
-static int alloc_rings(struct nvmfr_qpair *qp, uint32_t depth)
+/* I/Os of several commands hold two slots at least, most of the time; few of them fill a queue. */
+static uint32_t parents_for(uint32_t depth)
 {
-	uint32_t n = table_size(depth);
+	return nvmfr__min_u32(depth, nvmfr__max_u32(16, depth / 4));
+}
 
+/* Descriptors in a list of this endpoint. */
+static uint32_t list_room(const struct fab_ep *ep)
+{
+	return ep->tail_bytes / (uint32_t)sizeof(struct nvme_sgl);
+}
+
+static int alloc_rings(struct nvmfr_qpair *qp, const struct fab_ep *ep, uint32_t depth)
+{
+	uint32_t n = table_size(depth), pieces = list_room(ep);
+
+	qp->more_stride = (uint16_t)nvmfr__max_u32(sizeof(struct held_cqe),
+						   pieces * (uint32_t)sizeof(struct nvmfr_buffer *));
+	qp->parent_count = parents_for(depth);
 	qp->slots = aligned_alloc(CACHE_LINE, (n * sizeof(*qp->slots) + CACHE_LINE - 1) /
 						      CACHE_LINE * CACHE_LINE);
 	qp->free_base = calloc(depth, sizeof(struct qslot *));
-	qp->parents = calloc(depth, sizeof(*qp->parents));
-	qp->held_cqe = calloc(n, sizeof(*qp->held_cqe));
-	if (!qp->slots || !qp->free_base || !qp->parents || !qp->held_cqe) {
+	qp->parents = calloc(qp->parent_count, sizeof(*qp->parents));
+	qp->more = calloc(n, qp->more_stride);
+	if (!qp->slots || !qp->free_base || !qp->parents || !qp->more) {
 		free_rings(qp);
 		return nvmfr__fail(-ENOMEM, "qpair %u: no memory for %u commands", qp->qid, depth);
 	}
@@ -99,17 +113,18 @@ static void set_device(struct nvmfr_qpair *qp, uint32_t index)
 
 int nvmfr__qpair_attach(struct nvmfr_qpair *qp, struct fab_ep *ep, uint32_t depth)
 {
-	int err = alloc_rings(qp, depth);
+	int err = alloc_rings(qp, ep, depth);
 
 	if (err)
 		return err;
 	memset(qp->slots, 0, (qp->mask + 1) * sizeof(*qp->slots));
 	for (uint32_t i = 0; i <= qp->mask; i++)
-		atomic_init(&qp->slots[i].expect, i ^ 1u);
+		set_slot_state(&qp->slots[i], i ^ 1u);
 	/* Popped from the end: slot 0 first. */
 	qp->free_top = qp->free_base;
-	for (uint32_t i = depth; i-- > 0;) {
+	for (uint32_t i = depth; i-- > 0;)
 		*qp->free_top++ = &qp->slots[i];
+	for (uint32_t i = qp->parent_count; i-- > 0;) {
 		qp->parents[i].next = qp->parent_free;
 		qp->parent_free = &qp->parents[i];
 	}
@@ -163,15 +178,17 @@ static void move_in(struct nvmfr_qpair *qp, struct nvmfr_qpair *boot)
 	qp->free_top = boot->free_top;
 	qp->parents = boot->parents;
 	qp->parent_free = boot->parent_free;
-	qp->held_cqe = boot->held_cqe;
+	qp->parent_count = boot->parent_count;
+	qp->more = boot->more;
+	qp->more_stride = boot->more_stride;
 	qp->mask = boot->mask;
 	qp->depth = boot->depth;
-	qp->send_seq = boot->send_seq;
+	qp->position = boot->position;
 	qp->lap = boot->lap;
-	qp->laps = qp->laps - boot->send_seq; /* the service's do not count */
+	qp->laps = qp->laps - boot->position; /* the service's do not count */
 	qp->done_seq = boot->done_seq;
 	qp->recv_pos = boot->recv_pos;
-	qp->ready = boot->ready;
+	qp->chores = boot->chores;
 	qp->unposted = boot->unposted;
 	qp->ep = boot->ep;
 	qp->ops = boot->ops;
@@ -183,7 +200,7 @@ static void move_in(struct nvmfr_qpair *qp, struct nvmfr_qpair *boot)
 	boot->slots = NULL;
 	boot->free_base = NULL;
 	boot->parents = NULL;
-	boot->held_cqe = NULL;
+	boot->more = NULL;
 	qp->drain_next = 0;
 	qp->broken = false;
 	qp->expired = 0;
@@ -248,6 +265,8 @@ void nvmfr__qpair_adopt(struct nvmfr_qpair *qp)
 	moved = link->boot;
 	if (qp->state != link->state)
 		err = adopt_state(qp);
+	qp->max_pieces = (uint8_t)nvmfr__min_u32(qp->limits.max_descriptors,
+						 qp->ep ? list_room(qp->ep) : 0);
 	pthread_mutex_unlock(link->lock);
 	/* Who sleeps on the descriptor would not hear of this endpoint. */
 	if (!err && moved && qp->epoll_fd >= 0)
@@ -295,13 +314,26 @@ void nvmfr__qpair_retire(struct nvmfr_qpair *qp)
 	qp->ep = NULL;
 }
 
+static bool slot_names(const struct nvmfr_qpair *qp, const struct qslot *slot,
+		       const struct nvmfr_buffer *buf)
+{
+	const struct nvmfr_buffer *_Atomic *bufs = slot_bufs(qp, slot);
+	uint32_t ref = slot_ref(slot);
+	bool pieces = state_kind(slot_state_foreign(slot)) == SLOT_PLAIN && (ref & REF_PIECES);
+	uint32_t n = pieces ? ref & ~REF_PIECES : 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (atomic_load_explicit(&bufs[i], memory_order_relaxed) == buf)
+			return true;
+	return atomic_load_explicit(&slot->buf, memory_order_relaxed) == buf;
+}
+
 bool nvmfr__qpair_names(const struct nvmfr_qpair *qp, const struct nvmfr_buffer *buf)
 {
 	for (uint32_t i = 0; qp->slots && i <= qp->mask; i++) {
 		const struct qslot *slot = &qp->slots[i];
 
-		if (slot_in_flight(qp, slot) &&
-		    atomic_load_explicit(&slot->buf, memory_order_relaxed) == buf)
+		if (state_in_flight(qp, slot, slot_state_foreign(slot)) && slot_names(qp, slot, buf))
 			return true;
 	}
 	return false;
@@ -410,7 +442,7 @@ void nvmfr__qpair_tell_deadline(struct nvmfr_qpair *qp)
 		return;
 	for (uint32_t i = 0; !idle && i <= qp->mask; i++)
 		if (slot_in_flight(qp, &qp->slots[i]))
-			oldest = nvmfr__max_u32(oldest, now - qp->slots[i].tick);
+			oldest = nvmfr__max_u32(oldest, now - slot_tick(&qp->slots[i]));
 	if (!idle)
 		at = now - oldest + qp->timeout_ticks + 1;
 	atomic_store_explicit(&qp->link.wake_tick, at, memory_order_relaxed);
@@ -421,7 +453,7 @@ static int arm_live(struct nvmfr_qpair *qp)
 	uint64_t word;
 	int err;
 
-	if (qp->ready)
+	if (qp->chores.ready)
 		return 1;
 	nvmfr__qpair_tell_deadline(qp);
 	err = qp->ops->arm(qp->ep);
@@ -429,14 +461,16 @@ static int arm_live(struct nvmfr_qpair *qp)
 		return err;
 	/* What came before the arming rings no bell. */
 	word = qp->ops->poll(qp->ep);
-	qp->ready += FAB_POLL_RESPONSES(word);
+	qp->chores.ready += FAB_POLL_RESPONSES(word);
 	qp->done_seq += FAB_POLL_SENDS(word);
 	if (word & FAB_POLL_BAD)
 		nvmfr__qpair_fault(qp, -ECONNABORTED, "qpair %u: %s", qp->qid, qp->ep->error);
-	if (qp->ready || (word & (FAB_POLL_MORE | FAB_POLL_BAD)))
+	if (qp->chores.ready || (word & (FAB_POLL_MORE | FAB_POLL_BAD)))
 		return 1;
 	/* SENDs done may have made room, for who was told that there is none. */
-	return FAB_POLL_SENDS(word) && (qp->held || qp->backlog || !qp->credit) ? 1 : 0;
+	return FAB_POLL_SENDS(word) &&
+	       (qp->chores.held || qp->chores.backlog || !qp->credit ||
+		tail_taken(qp, qpair_seq(qp)));
 }
 
 int nvmfr__qpair_arm(struct nvmfr_qpair *qp)

@@ -2,14 +2,19 @@
 /*
  * One queue pair: slots, CIDs, capsules, submit, poll, drain. The admin queue is one too.
  *
- * Slots. A CID is 4 bits of generation over 12 bits of slot. A slot's `expect` is what CQE dword 3 is
- * when its command ends well: the CID, status 0. While no such completion may come (the slot is free,
- * or its command needs more than the common handling) expect names another slot, cid ^ 1, which no
- * dword that led here can equal. So one compare tells outstanding, generation and success at once.
+ * Slots. A CID is 4 bits of generation over 12 bits of slot. A slot's `state` is what CQE dword 3 is
+ * when its command ends well: the CID, status 0. While no such completion may come (the slot is free)
+ * it names another slot, cid ^ 1, which no dword that led here can equal; where an ending needs more than
+ * the common handling a kind stands above the dword's 32 bits. So one compare tells outstanding,
+ * generation, kind and success at once.
  *
- * Send ring. send_seq counts capsules written, done_seq capsules that the fabric has let go of;
- * send_seq - lap is the ring position. credit is how many capsules fit without a second look at the
- * ring: room and the ring's end in one number, 0 whenever the slow path must see to something first.
+ * Send ring. The next capsule's place is `position`; lap counts capsules before position 0, so lap +
+ * position is its sequence number; done_seq counts capsules that the fabric has let go of. credit is how
+ * many capsules fit without a second look at the ring: room and the ring's end in one number, 0 whenever
+ * the slow path must see to something first.
+ *
+ * Lists of descriptors lie in FAB_TAILS places, by sequence number: so a command with a list may be
+ * written only while fewer SENDs than that are not done.
  *
  * Threads. The owner's fields are one thread's. `link` is what owner and service tell each other,
  * guarded by the host's lock; `word` changes (release) whenever link has something new for the owner.
@@ -19,6 +24,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include <nvmfr/nvmfr.h>
 
@@ -31,21 +37,30 @@
 
 enum slot_kind {
 	SLOT_PLAIN = 0, /* free, or ends by the one compare */
-	SLOT_CARRIED, /* its SEND carries the caller's data: done when response and SEND are in */
 	SLOT_CHILD, /* one of the commands of a parent */
+	SLOT_HELD, /* its response is in, the SEND that carries its data is not done */
 };
 
 struct qslot {
-	_Atomic uint32_t expect;
-	uint16_t cid; /* kind != SLOT_PLAIN: the command's */
-	_Atomic uint8_t kind; /* enum slot_kind; by slot_kind() and set_slot_kind() */
-	bool answered; /* SLOT_CARRIED: the response is in, the SEND is not */
+	uint64_t state; /* in flight: CID, kind << 32; else the last CID ^ 1; by set_slot_state() */
 	uint64_t user_data;
-	const struct nvmfr_buffer *_Atomic buf;
-	uint32_t tick; /* when it was submitted */
-	uint32_t ref; /* SLOT_CARRIED: send_seq; SLOT_CHILD: index of the parent */
+	const struct nvmfr_buffer *_Atomic buf; /* NULL: none, or in_use counts it */
+	_Atomic uint64_t stamp; /* tick of the submit, ref << 32 */
 };
 _Static_assert(sizeof(struct qslot) == 32, "two slots to a cache line");
+
+#define SLOT_STATE(cid, kind) ((uint64_t)(kind) << 32 | (cid))
+
+/* What a slot's ref says. A child's is the index of its parent. */
+#define REF_CARRIES UINT32_C(0x80000000) /* and, of a SEND that carries the caller's data, its sequence number */
+#define REF_SEQ	    UINT32_C(0x3fffffff) /* so much of it */
+#define REF_PIECES  UINT32_C(0x40000000) /* and how many: their buffers are in slot_bufs() */
+
+/* The response of a SLOT_HELD. */
+struct held_cqe {
+	uint64_t result;
+	uint16_t status;
+};
 
 /* Where an I/O's data stands: one buffer, or a place in an iov array. */
 struct cursor {
@@ -55,23 +70,24 @@ struct cursor {
 	uint64_t skip; /* bytes of the present piece already used */
 };
 
-/* An I/O carried by several commands, or with several pieces. */
+/* An I/O carried by several commands. */
 struct qparent {
-	struct qparent *next; /* backlog or free list */
+	struct qparent *next; /* free list */
 	uint64_t user_data;
 	uint64_t blocks;
 	uint64_t lba, blocks_left; /* not issued yet */
 	struct cursor at;
+	uint64_t addr, sgl; /* data that lies in one piece and one MR: next byte, key; sgl 0: use the cursor */
 	const struct nvmfr_iov *iov; /* from its beginning; NULL: at.one */
 	uint64_t niov;
 	uint64_t fail_lba; /* lowest that failed */
 	uint64_t cqe_result;
 	uint32_t nsid;
 	uint32_t outstanding; /* commands */
-	bool whole; /* one command carries all of it */
 	int32_t result;
 	uint16_t status;
 	uint8_t op, shift;
+	bool whole; /* one command carries all of it */
 	bool fua;
 	bool busy; /* between accept and completion */
 };
@@ -117,16 +133,23 @@ struct qpair_link {
 };
 
 struct nvmfr_qpair {
-	/* written on every command or batch */
+	/* written on every command or batch; counts that grow together do not lie together, lest the compiler
+	 * should take them for a vector */
 	_Alignas(CACHE_LINE) uint32_t credit;
-	uint32_t send_seq, lap, done_seq;
+	uint32_t lap;
+	uint32_t position, done_seq;
 	struct qslot **free_top; /* the next free slot is free_top[-1] */
-	struct qslot **free_base;
-	uint32_t recv_pos; /* of the oldest response not consumed */
-	uint32_t ready; /* responses seen by the fabric, not consumed */
-	uint32_t carried; /* SLOT_CARRIED in flight */
-	uint32_t held; /* SLOT_CARRIED that are answered */
+	uint32_t recv_pos; /* of the oldest response not consumed; recv_positions is 0 */
+	uint32_t carried_seq; /* of the newest SEND that carries the caller's data */
+	struct qpair_chores {
+		uint32_t ready; /* responses seen by the fabric, not consumed */
+		uint16_t held; /* SLOT_HELD */
+		bool carrying; /* a SEND that carries the caller's data may not be done */
+		bool backlog; /* one of the parents has commands to issue */
+	} chores; /* all zero: nothing that a poll must see to beside the fabric */
 	uint32_t unposted; /* receives consumed, not reposted */
+	uint32_t children; /* SLOT_CHILD in flight */
+	bool carries; /* something to carry was written since the last post */
 
 	/* read on every command, changed when the namespace or the connection does */
 	_Alignas(CACHE_LINE) const _Atomic uint32_t *word;
@@ -134,24 +157,31 @@ struct nvmfr_qpair {
 	const void *host;
 	uint32_t adopted; /* *word while live and well; else WORD_NEVER */
 	uint32_t nsid; /* the namespace last used; 0: none */
-	uint64_t read_head, write_head; /* first 8 bytes of a plain nvmfr_io to it */
+	uint64_t read_head, write_head; /* first 8 bytes of a plain SQE to it, but for the CID; 0: none may be */
 	uint64_t ns_blocks;
 	uint64_t ns_max_blocks; /* one command's, at most ns_blocks; 0: none is remembered */
 
 	_Alignas(CACHE_LINE) struct qslot *slots;
+	struct qslot **free_base;
 	unsigned char *capsules;
 	const unsigned char *responses;
 	struct fab_ep *ep;
 	const struct fab_ops *ops;
 	uint32_t mask; /* slots - 1 */
 	uint32_t send_positions, recv_positions;
-	uint32_t icd_bytes;
-	uint32_t ns_shift;
+	uint8_t ns_shift;
+	uint8_t max_pieces; /* of one command */
+	uint16_t more_stride;
+
+	_Alignas(CACHE_LINE) uint32_t icd_bytes;
 	uint32_t key_offset; /* of this device's key in a buffer */
 	uint64_t qpair_data;
+	unsigned char *more; /* at i * more_stride: slot i's buffers, or its held response */
+	struct qparent *parents, *parent_free, *backlog; /* the one that has commands to issue */
 
 	/* cold */
 	_Alignas(CACHE_LINE) uint32_t depth;
+	uint32_t parent_count;
 	uint32_t dev_index;
 	uint32_t seen; /* *word at the last look at link */
 	uint32_t seen_tick;
@@ -163,12 +193,6 @@ struct nvmfr_qpair {
 	uint16_t qid;
 	uint32_t max_descriptors; /* asked for; limits has the granted ones */
 	uint64_t laps; /* commands sent before the present lap */
-	struct qparent *parents, *parent_free, *backlog, **backlog_tail;
-	uint32_t children; /* slots of kind SLOT_CHILD */
-	struct held_cqe {
-		uint64_t result;
-		uint16_t status;
-	} * held_cqe;
 	struct queue_limits limits;
 	struct ns_table *ns; /* a reference */
 	uint64_t bounced_bytes;
@@ -187,6 +211,7 @@ struct nvmfr_qpair {
 _Static_assert(offsetof(struct nvmfr_qpair, word) == CACHE_LINE, "what a command writes fits one line");
 _Static_assert(offsetof(struct nvmfr_qpair, slots) == 2 * CACHE_LINE,
 	       "what a command reads of its namespace fits one line");
+_Static_assert(sizeof(struct qpair_chores) == sizeof(uint64_t), "one look");
 
 #define WORD_NEVER UINT32_MAX /* a word skips it, and 0 */
 
@@ -204,28 +229,87 @@ static inline uint32_t free_slots(const struct nvmfr_qpair *qp)
 	return (uint32_t)(qp->free_top - qp->free_base);
 }
 
-/* Relaxed: only buffer release looks from another thread, and that look is as good as its moment. */
-static inline uint8_t slot_kind(const struct qslot *slot)
+/* Whether a poll has more to do than to ask the fabric. */
+static inline bool qpair_has_chores(const struct nvmfr_qpair *qp)
 {
-	return atomic_load_explicit(&slot->kind, memory_order_relaxed);
+	uint64_t all;
+
+	memcpy(&all, &qp->chores, sizeof(all));
+	return all != 0;
 }
 
-static inline void set_slot_kind(struct qslot *slot, enum slot_kind kind)
+/* Sequence number of the next capsule. */
+static inline uint32_t qpair_seq(const struct nvmfr_qpair *qp)
 {
-	atomic_store_explicit(&slot->kind, (uint8_t)kind, memory_order_relaxed);
+	return qp->lap + qp->position;
+}
+
+static inline bool qpair_send_done(const struct nvmfr_qpair *qp, uint32_t seq)
+{
+	return (int32_t)(qp->done_seq - seq) > 0;
+}
+
+/*
+ * Only the owner writes, so its own look is a plain one, which a compare can do in memory. Buffer release
+ * looks from another thread; that look is as good as its moment.
+ */
+static inline uint64_t slot_state(const struct qslot *slot)
+{
+	return slot->state;
+}
+
+static inline uint64_t slot_state_foreign(const struct qslot *slot)
+{
+	return __atomic_load_n(&slot->state, __ATOMIC_RELAXED);
+}
+
+static inline void set_slot_state(struct qslot *slot, uint64_t state)
+{
+	__atomic_store_n(&slot->state, state, __ATOMIC_RELAXED);
+}
+
+static inline enum slot_kind state_kind(uint64_t state)
+{
+	return (enum slot_kind)(state >> 32);
+}
+
+static inline uint32_t slot_tick(const struct qslot *slot)
+{
+	return (uint32_t)atomic_load_explicit(&slot->stamp, memory_order_relaxed);
+}
+
+static inline uint32_t slot_ref(const struct qslot *slot)
+{
+	return (uint32_t)(atomic_load_explicit(&slot->stamp, memory_order_relaxed) >> 32);
+}
+
+static inline bool state_in_flight(const struct nvmfr_qpair *qp, const struct qslot *slot,
+				   uint64_t state)
+{
+	return state_kind(state) != SLOT_PLAIN || (state & qp->mask) == (uint64_t)(slot - qp->slots);
 }
 
 static inline bool slot_in_flight(const struct nvmfr_qpair *qp, const struct qslot *slot)
 {
-	uint32_t expect = atomic_load_explicit(&slot->expect, memory_order_relaxed);
-
-	return slot_kind(slot) != SLOT_PLAIN || (expect & qp->mask) == (uint32_t)(slot - qp->slots);
+	return state_in_flight(qp, slot, slot_state(slot));
 }
 
-/* The CID of a slot's next command: a generation on. */
+/* Memory that a slot has beside it: for the buffers of a vectored I/O, or for a held response. */
+static inline const struct nvmfr_buffer *_Atomic *slot_bufs(const struct nvmfr_qpair *qp,
+							    const struct qslot *slot)
+{
+	return (void *)(qp->more + (size_t)(slot - qp->slots) * qp->more_stride);
+}
+
+static inline struct held_cqe *slot_held(const struct nvmfr_qpair *qp, const struct qslot *slot)
+{
+	return (void *)(qp->more + (size_t)(slot - qp->slots) * qp->more_stride);
+}
+
+/* The CID of a free slot's next command: a generation on. */
 static inline uint32_t slot_next_cid(const struct qslot *slot)
 {
-	return ((atomic_load_explicit(&slot->expect, memory_order_relaxed) ^ 1u) + 0x1000u) & 0xffffu;
+	return (((uint32_t)slot_state(slot) ^ 1u) + 0x1000u) & 0xffffu;
 }
 
 /* ---- qpair.c: life -------------------------------------------------------------------------------- */
@@ -248,27 +332,31 @@ static inline bool nvmfr__qpair_forked(const struct nvmfr_qpair *qp)
 /* Commands completed so far. */
 static inline uint64_t qpair_commands(const struct nvmfr_qpair *qp)
 {
-	return qp->laps + (qp->send_seq - qp->lap) - (qp->depth - free_slots(qp));
+	return qp->laps + qp->position - (qp->depth - free_slots(qp));
+}
+
+/* Whether the place of the list of the SEND with this number may hold another one's. */
+static inline bool tail_taken(const struct nvmfr_qpair *qp, uint32_t seq)
+{
+	return seq - qp->done_seq >= FAB_TAILS;
 }
 
 /* How many commands the ring takes in one run; wraps it at its end. */
 static inline uint32_t ring_room(struct nvmfr_qpair *qp)
 {
-	uint32_t position = qp->send_seq - qp->lap;
-
-	if (unlikely(position == qp->send_positions)) {
-		qp->lap = qp->send_seq;
-		qp->laps += position;
-		position = 0;
+	if (unlikely(qp->position == qp->send_positions)) {
+		qp->lap += qp->position;
+		qp->laps += qp->position;
+		qp->position = 0;
 	}
-	return nvmfr__min_u32(qp->send_positions - (qp->send_seq - qp->done_seq),
-			      qp->send_positions - position);
+	return nvmfr__min_u32(qp->send_positions - (qpair_seq(qp) - qp->done_seq),
+			      qp->send_positions - qp->position);
 }
 
 /* Sets credit: the ring's room, or 0 while something else must come first. */
 static inline void qpair_credit(struct nvmfr_qpair *qp)
 {
-	bool closed = qp->adopted == WORD_NEVER || qp->backlog;
+	bool closed = qp->adopted == WORD_NEVER || qp->chores.backlog;
 
 	qp->credit = unlikely(closed) ? 0 : ring_room(qp);
 }
@@ -319,10 +407,7 @@ int nvmfr__qpair_write(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint
 		       struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data);
 int nvmfr__qpair_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, unsigned int n);
 
-/* Takes a slot and a capsule for one command; the caller has checked credit. */
-struct qslot *nvmfr__qpair_take(struct nvmfr_qpair *qp, struct nvme_sqe **sqe, uint32_t *cid);
-
-/* ---- split.c: I/Os of several commands or pieces ---------------------------------------------------- */
+/* ---- split.c: I/Os of several commands ---------------------------------------------------- */
 
 /* Accepts an I/O that one plain command cannot carry. 0, or an error and no effect. */
 int nvmfr__split_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *io, const struct ns_entry *ns);
@@ -330,9 +415,24 @@ int nvmfr__split_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *io, const
 /* Issues what the backlog has and the queue takes. */
 void nvmfr__split_issue(struct nvmfr_qpair *qp);
 
-/* A child ended. Fills out when its parent is complete: 1, else 0. */
-unsigned int nvmfr__split_child_done(struct nvmfr_qpair *qp, struct qslot *slot, int32_t result, uint16_t status,
-				     uint64_t cqe_result, struct nvmfr_completion *out);
+/* A child failed, or the last one ended: fills out when that completes its parent: 1, else 0. */
+unsigned int nvmfr__split_child_failed(struct nvmfr_qpair *qp, struct qparent *parent, uint64_t lba,
+				       int32_t result, uint16_t status, struct nvmfr_completion *out);
+unsigned int nvmfr__split_finish(struct nvmfr_qpair *qp, struct qparent *parent,
+				 struct nvmfr_completion *out);
+
+/* A child ended well. */
+static inline unsigned int split_child_done(struct nvmfr_qpair *qp, uint32_t parent_index,
+					    uint64_t cqe_result, struct nvmfr_completion *out)
+{
+	struct qparent *parent = &qp->parents[parent_index];
+
+	qp->children--;
+	parent->cqe_result = cqe_result;
+	if (--parent->outstanding | parent->blocks_left)
+		return 0;
+	return nvmfr__split_finish(qp, parent, out);
+}
 
 /* Without completions: their buffers are free again. The endpoint must be gone. */
 void nvmfr__split_forget(struct nvmfr_qpair *qp);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "queue/qpair.h"
+#include "queue/capsule.h"
 
 struct piece {
 	uint64_t addr;
@@ -41,6 +41,12 @@ static void cursor_advance(struct cursor *at, uint64_t bytes)
 	at->skip += bytes;
 }
 
+/* The second half of a keyed descriptor. */
+static uint64_t keyed_sgl(uint32_t rkey, uint64_t bytes)
+{
+	return bytes | (uint64_t)rkey << 24 | (uint64_t)NVME_SGL_KEYED << 56;
+}
+
 static uint32_t access_of(uint8_t op)
 {
 	return op == NVMFR_OP_READ ? FAB_ACCESS_TARGET : FAB_ACCESS_SOURCE;
@@ -66,7 +72,9 @@ static uint64_t gather(const struct nvmfr_qpair *qp, const struct cursor *from, 
 	struct cursor at = *from;
 	uint64_t total = 0, excess;
 
-	for (*n = 0; *n < qp->limits.max_descriptors && at.left && total < want; ++*n) {
+	const uint32_t room = nvmfr__max_u32(qp->max_pieces, 1);
+
+	for (*n = 0; *n < room && at.left && total < want; ++*n) {
 		const struct nvmfr_iov *iov = present(&at);
 		uint64_t bytes = nvmfr__min_u64(iov->len_bytes - at.skip, want - total);
 		uint64_t offset = iov->offset_bytes + at.skip;
@@ -147,95 +155,123 @@ static int check_pieces(const struct nvmfr_qpair *qp, const struct nvmfr_io *io,
 				-EINVAL,
 				"a block straddles more pieces of the iov than one command can name: %u "
 				"(controller's MSDBD and the queue pair's max_descriptors)",
-				qp->limits.max_descriptors);
+				nvmfr__max_u32(qp->max_pieces, 1));
 		cursor_advance(&trial.at, bytes);
 		trial.blocks_left -= bytes >> ns->shift;
 	}
 	return 0;
 }
 
-static void put_pieces(struct nvmfr_qpair *qp, struct nvme_sqe *sqe, uint32_t position,
-		       const struct piece *pieces, uint32_t n)
+/* The descriptor or list of descriptors for n pieces; for none, as Write Zeroes has it, an
+ * empty one. */
+static void put_pieces(struct nvmfr_qpair *qp, uint32_t position, const struct piece *pieces,
+		       uint32_t n, uint64_t sgl[2])
 {
 	unsigned char *tail;
-	struct fab_tail carried = { .addr = 0, .bytes = n * (uint32_t)sizeof(struct nvme_sgl) };
 
-	if (n == 1) {
-		sqe->dptr = nvme_sgl_keyed(pieces->addr, pieces->bytes, pieces->rkey);
+	sgl[0] = n == 1 ? pieces->addr : 0;
+	sgl[1] = n == 1 ? keyed_sgl(pieces->rkey, pieces->bytes) : keyed_sgl(0, 0);
+	if (n <= 1)
 		return;
-	}
-	tail = qp->ep->tails + (size_t)position * qp->ep->tail_bytes;
+	tail = tail_at(qp, position);
 	for (uint32_t i = 0; i < n; i++) {
-		struct nvme_sgl sgl =
-			nvme_sgl_keyed(pieces[i].addr, pieces[i].bytes, pieces[i].rkey);
-
-		memcpy(tail + i * sizeof(sgl), &sgl, sizeof(sgl));
+		put64(tail + i * sizeof(struct nvme_sgl), 0, pieces[i].addr);
+		put64(tail + i * sizeof(struct nvme_sgl), 1,
+		      keyed_sgl(pieces[i].rkey, pieces[i].bytes));
 	}
-	sqe->dptr = nvme_sgl_last_seg(0, carried.bytes);
-	qp->ops->set_tail(qp->ep, position, &carried);
+	set_list(qp, position, tail, n);
+	sgl[1] = list_sgl(n);
 }
 
-/* Writes the parent's next command to the ring; posting is the caller's. */
-static void issue_one(struct nvmfr_qpair *qp, struct qparent *parent)
+/* One command's slot, at the ring's next position; posting is the caller's. */
+INLINE uint32_t start_child(struct nvmfr_qpair *qp, struct qparent *parent, uint64_t blocks)
 {
-	uint32_t position = qp->send_seq - qp->lap, n = 0, cid;
-	uint64_t bytes = command_bytes(qp, parent);
+	struct qslot *slot = qp->free_top[-1];
+	uint32_t cid = slot_next_cid(slot);
+
+	start_slot(slot, SLOT_STATE(cid, SLOT_CHILD), NULL, parent->lba, tick_now(qp),
+		   (uint32_t)(parent - qp->parents));
+	qp->children++;
+	parent->outstanding++;
+	parent->lba += blocks;
+	parent->blocks_left -= blocks;
+	return cid;
+}
+
+INLINE uint64_t cdw12_of(const struct qparent *parent, uint64_t blocks)
+{
+	return (blocks - 1) | (parent->fua ? NVME_RW_FUA : 0);
+}
+
+/* The parent's next command, of any kind. */
+static void issue_gathered(struct nvmfr_qpair *qp, struct qparent *parent)
+{
+	uint32_t position = qp->position, n = 0;
+	uint64_t bytes = command_bytes(qp, parent), lba = parent->lba, blocks, sgl[2];
 	struct piece pieces[FAB_MAX_DESCRIPTORS];
-	const struct nvmfr_buffer *buf = NULL;
-	struct nvme_sqe *sqe;
-	struct qslot *slot;
-	le64 lba = to_le64(parent->lba);
+	uint32_t cid;
 
 	if (parent->op != NVMFR_OP_WRITE_ZEROES) {
 		bytes = gather(qp, &parent->at, parent->op, parent->shift, bytes, pieces, &n);
-		buf = present(&parent->at)->buf;
 		cursor_advance(&parent->at, bytes);
 	}
-	slot = nvmfr__qpair_take(qp, &sqe, &cid);
-	nvme_sqe_init(sqe, parent->op);
-	sqe->cid = to_le16((uint16_t)cid);
-	sqe->nsid = to_le32(parent->nsid);
-	memcpy(&sqe->cdw10, &lba, sizeof(lba));
-	sqe->cdw12 =
-		to_le32((uint32_t)((bytes >> parent->shift) - 1) | (parent->fua ? NVME_RW_FUA : 0));
-	if (n)
-		put_pieces(qp, sqe, position, pieces, n);
-
-	atomic_store_explicit(&slot->expect, cid ^ 1u, memory_order_relaxed);
-	atomic_store_explicit(&slot->buf, buf, memory_order_relaxed);
-	set_slot_kind(slot, SLOT_CHILD);
-	slot->cid = (uint16_t)cid;
-	slot->ref = (uint32_t)(parent - qp->parents);
-	slot->user_data = parent->lba;
-	slot->tick = atomic_load_explicit(qp->tick, memory_order_relaxed);
-	qp->children++;
-	parent->outstanding++;
-	parent->lba += bytes >> parent->shift;
-	parent->whole = bytes >> parent->shift == parent->blocks;
-	parent->blocks_left -= bytes >> parent->shift;
+	put_pieces(qp, position, pieces, n, sgl);
+	blocks = bytes >> parent->shift;
+	cid = start_child(qp, parent, blocks);
+	put_rw(capsule_at(qp, position), SQE_HEAD(parent->op, parent->nsid), cid, sgl[0], sgl[1], lba,
+	       cdw12_of(parent, blocks));
+	parent->whole = blocks == parent->blocks;
+	advance(qp, 1);
 }
 
-static void backlog_pop(struct nvmfr_qpair *qp)
+/* Commands whose data lie one behind the other under one key. */
+static void issue_direct(struct nvmfr_qpair *qp, struct qparent *parent, uint32_t n)
 {
-	qp->backlog = qp->backlog->next;
-	if (!qp->backlog)
-		qp->backlog_tail = &qp->backlog;
+	const uint64_t head = SQE_HEAD(parent->op, parent->nsid);
+	const uint64_t most = command_bytes(qp, parent) >> parent->shift;
+
+	for (; n && parent->blocks_left; n--) {
+		uint64_t blocks = nvmfr__min_u64(parent->blocks_left, most), lba = parent->lba;
+		uint64_t bytes = blocks << parent->shift;
+		uint32_t cid = start_child(qp, parent, blocks);
+
+		put_rw(capsule_at(qp, qp->position), head, cid, parent->addr, parent->sgl + bytes,
+		       lba, cdw12_of(parent, blocks));
+		parent->addr += bytes;
+		advance(qp, 1);
+	}
+}
+
+static void issue_from(struct nvmfr_qpair *qp, struct qparent *parent, uint32_t room)
+{
+	if (parent->sgl) {
+		issue_direct(qp, parent, room);
+		return;
+	}
+	for (; room && parent->blocks_left; room--) {
+		if (parent->iov && qp->max_pieces > 1 && tail_taken(qp, qpair_seq(qp)))
+			break;
+		issue_gathered(qp, parent);
+	}
+}
+
+static void set_backlog(struct nvmfr_qpair *qp, struct qparent *parent)
+{
+	qp->backlog = parent;
+	qp->chores.backlog = parent;
 }
 
 void nvmfr__split_issue(struct nvmfr_qpair *qp)
 {
 	while (qp->backlog && !qp->broken) {
-		uint32_t room = nvmfr__min_u32(ring_room(qp), free_slots(qp));
-		uint32_t first = qp->send_seq - qp->lap, n = 0;
+		uint32_t room = nvmfr__min_u32(ring_room(qp), free_slots(qp)), first = qp->position;
 
-		if (!room)
+		issue_from(qp, qp->backlog, room);
+		if (qp->position == first)
 			break;
-		for (; n < room && qp->backlog; n++) {
-			issue_one(qp, qp->backlog);
-			if (!qp->backlog->blocks_left)
-				backlog_pop(qp);
-		}
-		qp->ops->post_send(qp->ep, first, n);
+		post(qp, first, qp->position - first);
+		if (!qp->backlog->blocks_left)
+			set_backlog(qp, NULL);
 	}
 	qpair_credit(qp);
 }
@@ -247,6 +283,17 @@ static void mark_buffers(const struct qparent *parent, uint32_t by)
 		atomic_fetch_add_explicit(&parent->at.one.buf->in_use, by, memory_order_relaxed);
 	for (uint64_t i = 0; parent->iov && i < parent->niov; i++)
 		atomic_fetch_add_explicit(&parent->iov[i].buf->in_use, by, memory_order_relaxed);
+}
+
+/* One MR holds it all: its commands differ in nothing but numbers. */
+static void set_direct(const struct nvmfr_qpair *qp, struct qparent *parent, const struct nvmfr_io *io)
+{
+	const struct buffer_key *key = buffer_key(qp, io->buf);
+
+	if (!key->access)
+		return;
+	parent->addr = io->buf->addr + io->offset_bytes;
+	parent->sgl = key->sgl;
 }
 
 int nvmfr__split_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *io,
@@ -277,6 +324,8 @@ int nvmfr__split_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *io,
 		fresh.niov = io->niov;
 	}
 	cursor_init(&fresh.at, io, io->nblocks << ns->shift);
+	if (!(io->flags & NVMFR_IO_VEC) && io->op != NVMFR_OP_WRITE_ZEROES)
+		set_direct(qp, &fresh, io);
 	if (io->flags & NVMFR_IO_VEC)
 		err = check_pieces(qp, io, ns, &fresh);
 	if (err)
@@ -284,14 +333,13 @@ int nvmfr__split_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *io,
 	qp->parent_free = parent->next;
 	*parent = fresh;
 	mark_buffers(parent, 1);
-	*qp->backlog_tail = parent;
-	qp->backlog_tail = &parent->next;
+	set_backlog(qp, parent);
 	nvmfr__split_issue(qp);
 	return 0;
 }
 
-static unsigned int finish(struct nvmfr_qpair *qp, struct qparent *parent,
-			   struct nvmfr_completion *out)
+unsigned int nvmfr__split_finish(struct nvmfr_qpair *qp, struct qparent *parent,
+				 struct nvmfr_completion *out)
 {
 	*out = (struct nvmfr_completion){
 		.user_data = parent->user_data,
@@ -308,49 +356,39 @@ static unsigned int finish(struct nvmfr_qpair *qp, struct qparent *parent,
 }
 
 /* Commands go out in LBA order, so after a failure nothing that was not sent could fail lower. */
-static void stop_issuing(struct nvmfr_qpair *qp, struct qparent *parent)
+unsigned int nvmfr__split_child_failed(struct nvmfr_qpair *qp, struct qparent *parent, uint64_t lba,
+				       int32_t result, uint16_t status, struct nvmfr_completion *out)
 {
-	if (parent->blocks_left && qp->backlog == parent)
-		backlog_pop(qp);
-	parent->blocks_left = 0;
-}
-
-unsigned int nvmfr__split_child_done(struct nvmfr_qpair *qp, struct qslot *slot, int32_t result,
-				     uint16_t status, uint64_t cqe_result,
-				     struct nvmfr_completion *out)
-{
-	struct qparent *parent = &qp->parents[slot->ref];
-
 	qp->children--;
 	parent->outstanding--;
-	parent->cqe_result = cqe_result;
-	if (result && slot->user_data < parent->fail_lba) {
-		parent->fail_lba = slot->user_data;
+	if (lba < parent->fail_lba) {
+		parent->fail_lba = lba;
 		parent->result = result;
 		parent->status = status;
 	}
-	if (result)
-		stop_issuing(qp, parent);
-	return parent->outstanding || parent->blocks_left ? 0 : finish(qp, parent, out);
+	if (qp->backlog == parent)
+		set_backlog(qp, NULL);
+	parent->blocks_left = 0;
+	return parent->outstanding ? 0 : nvmfr__split_finish(qp, parent, out);
 }
 
 void nvmfr__split_forget(struct nvmfr_qpair *qp)
 {
-	for (uint32_t i = 0; qp->parents && i < qp->depth; i++)
+	for (uint32_t i = 0; qp->parents && i < qp->parent_count; i++)
 		if (qp->parents[i].busy)
 			mark_buffers(&qp->parents[i], UINT32_MAX);
 }
 
 void nvmfr__split_abandon(struct nvmfr_qpair *qp)
 {
-	while (qp->backlog) {
-		struct qparent *parent = qp->backlog;
+	struct qparent *parent = qp->backlog;
 
-		backlog_pop(qp);
-		parent->blocks_left = 0;
-		if (!parent->result)
-			parent->result = -ECONNABORTED;
-	}
+	if (!parent)
+		return;
+	set_backlog(qp, NULL);
+	parent->blocks_left = 0;
+	if (!parent->result)
+		parent->result = -ECONNABORTED;
 }
 
 unsigned int nvmfr__split_reap(struct nvmfr_qpair *qp, struct nvmfr_completion *out,
@@ -358,11 +396,11 @@ unsigned int nvmfr__split_reap(struct nvmfr_qpair *qp, struct nvmfr_completion *
 {
 	unsigned int n = 0;
 
-	for (uint32_t i = 0; i < qp->depth && n < max; i++) {
+	for (uint32_t i = 0; i < qp->parent_count && n < max; i++) {
 		struct qparent *parent = &qp->parents[i];
 
 		if (parent->busy && !parent->outstanding && !parent->blocks_left)
-			n += finish(qp, parent, &out[n]);
+			n += nvmfr__split_finish(qp, parent, &out[n]);
 	}
 	return n;
 }

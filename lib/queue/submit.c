@@ -4,89 +4,44 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "queue/qpair.h"
-
-#define INLINE static inline __attribute__((always_inline))
+#include "queue/capsule.h"
 
 /*
- * The first eight bytes of a plain read or write: op, no flags, reserved, nsid. One compare with
- * what the last checked namespace allows (qp->read_head, qp->write_head) covers all of these.
+ * A write whose data travels behind its SQE. Data and place are the caller's until the SEND is done.
  */
-_Static_assert(offsetof(struct nvmfr_io, op) == 0 && offsetof(struct nvmfr_io, nsid) == 4 &&
-		       offsetof(struct nvmfr_io, lba) == 8,
-	       "head of struct nvmfr_io");
-
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-#define IO_HEAD(op, nsid) ((uint64_t)(nsid) << 32 | (uint64_t)(op))
-#else
-#define IO_HEAD(op, nsid) ((uint64_t)(op) << 56 | (uint64_t)(nsid))
-#endif
-
-INLINE void put64(unsigned char *capsule, unsigned int word, uint64_t value)
-{
-	le64 v = to_le64(value);
-
-	memcpy(capsule + word * 8, &v, sizeof(v));
-}
-
-INLINE unsigned char *capsule_at(const struct nvmfr_qpair *qp, uint32_t position)
-{
-	return qp->capsules + (size_t)position * FAB_CAPSULE_BYTES;
-}
-
-/* SQE dwords 0 and 1, but for the CID, from what qp->read_head or qp->write_head say. */
-INLINE uint64_t sqe_head(uint64_t io_head)
-{
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-	return io_head + (NVME_FLAGS_PSDT_SGL << 8);
-#else
-	return (io_head & UINT32_MAX) << 32 | NVME_FLAGS_PSDT_SGL << 8 | io_head >> 56;
-#endif
-}
-
-/* Words 1, 2 and 7 of an I/O queue's capsules are zero from connect on and stay so. */
-INLINE void put_rw(unsigned char *capsule, uint64_t io_head, uint32_t cid, uint64_t sgl0,
-		   uint64_t sgl1, uint64_t lba, uint64_t cdw12)
-{
-	put64(capsule, 0, sqe_head(io_head) | (uint64_t)cid << 16);
-	put64(capsule, 3, sgl0);
-	put64(capsule, 4, sgl1);
-	put64(capsule, 5, lba);
-	put64(capsule, 6, cdw12);
-}
-
-INLINE void start_slot(struct qslot *slot, uint32_t expect, const struct nvmfr_buffer *buf,
-		       uint64_t user_data, uint32_t tick)
-{
-	atomic_store_explicit(&slot->expect, expect, memory_order_relaxed);
-	atomic_store_explicit(&slot->buf, buf, memory_order_relaxed);
-	slot->user_data = user_data;
-	slot->tick = tick;
-}
-
-INLINE uint32_t tick_now(const struct nvmfr_qpair *qp)
-{
-	return atomic_load_explicit(qp->tick, memory_order_relaxed);
-}
-
-/* A write whose data travels behind its SQE. Data and place are the caller's until the SEND is done. */
 INLINE void carry(struct nvmfr_qpair *qp, struct qslot *slot, unsigned char *capsule,
-		  uint64_t io_head, uint64_t lba, uint64_t cdw12, struct nvmfr_buffer *buf,
+		  uint64_t head, uint64_t lba, uint64_t cdw12, struct nvmfr_buffer *buf,
 		  const struct buffer_key *key, uint64_t offset, uint64_t len, uint64_t user_data,
 		  uint32_t tick)
 {
-	uint32_t position = (uint32_t)((size_t)(capsule - qp->capsules) / FAB_CAPSULE_BYTES);
-	struct fab_tail tail = { .addr = buf->addr + offset, .bytes = (uint32_t)len, .lkey = key->lkey };
+	uint32_t position = position_of(qp, capsule), seq = qp->lap + position;
 	uint32_t cid = slot_next_cid(slot);
 
-	start_slot(slot, cid ^ 1u, buf, user_data, tick);
-	set_slot_kind(slot, SLOT_CARRIED);
-	slot->cid = (uint16_t)cid;
-	slot->answered = false;
-	slot->ref = qp->lap + position;
-	qp->carried++;
-	put_rw(capsule, io_head, cid, 0, len | (uint64_t)NVME_SGL_DATA_OFFSET << 56, lba, cdw12);
-	qp->ops->set_tail(qp->ep, position, &tail);
+	qp->carried_seq = seq;
+	qp->chores.carrying = true;
+	start_slot(slot, cid, buf, user_data, tick, REF_CARRIES | (seq & REF_SEQ));
+	put_rw(capsule, head, cid, 0, len | (uint64_t)NVME_SGL_DATA_OFFSET << 56, lba, cdw12);
+	set_carry(qp, position, buf->addr + offset, (uint32_t)len, key->lkey);
+}
+
+/* Whether blocks are one command's, of the namespace at hand. ns_max_blocks is at most ns_blocks. */
+INLINE bool range_fits(const struct nvmfr_qpair *qp, uint64_t lba, uint64_t nblocks)
+{
+	return likely(nblocks - 1 < qp->ns_max_blocks) && likely(lba <= qp->ns_blocks - nblocks);
+}
+
+/* The key, if len bytes from offset on are ours, lie in one MR and may be used so; else NULL. */
+INLINE const struct buffer_key *key_of(const struct nvmfr_qpair *qp, const struct nvmfr_buffer *buf,
+				       uint64_t offset, uint64_t len, uint32_t access)
+{
+	const struct buffer_key *key;
+
+	if (unlikely(!buf || buf->host != qp->host))
+		return NULL;
+	if (unlikely(len > buf->len || offset > buf->len - len))
+		return NULL;
+	key = buffer_key(qp, buf);
+	return likely(key->access & access) ? key : NULL;
 }
 
 /*
@@ -94,51 +49,107 @@ INLINE void carry(struct nvmfr_qpair *qp, struct qslot *slot, unsigned char *cap
  * hand (the caller compared the head), one command's length, one MR. false: nothing happened, the
  * slow path decides.
  */
-INLINE bool fill(struct nvmfr_qpair *qp, struct qslot *slot, unsigned char *capsule,
-		 uint64_t io_head, uint32_t op, uint64_t lba, uint64_t nblocks,
-		 struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data, uint32_t fua,
-		 uint32_t tick)
+INLINE bool fill(struct nvmfr_qpair *qp, struct qslot *const *slot_at, unsigned char *capsule,
+		 uint32_t op, uint64_t lba, uint64_t nblocks, struct nvmfr_buffer *buf,
+		 uint64_t offset, uint64_t user_data, uint32_t fua, const _Atomic uint32_t *tick)
 {
 	const uint32_t access = op == NVMFR_OP_READ ? FAB_ACCESS_TARGET : FAB_ACCESS_SOURCE;
+	const uint64_t head = op == NVMFR_OP_READ ? qp->read_head : qp->write_head;
 	const struct buffer_key *key;
-	uint64_t len, cdw12 = nblocks - 1;
+	struct qslot *slot;
+	uint64_t len;
 	uint32_t cid;
 
-	/* ns_max_blocks is at most ns_blocks. */
-	if (unlikely(cdw12 >= qp->ns_max_blocks || lba > qp->ns_blocks - nblocks))
-		return false;
-	if (unlikely(!buf || buf->host != qp->host))
+	if (!range_fits(qp, lba, nblocks))
 		return false;
 	len = nblocks << qp->ns_shift;
-	if (unlikely(len > buf->len || offset > buf->len - len))
+	key = key_of(qp, buf, offset, len, access);
+	if (unlikely(!key))
 		return false;
-	key = (const struct buffer_key *)((const char *)buf + qp->key_offset);
-	if (unlikely(!(key->access & access)))
-		return false;
+	slot = *slot_at;
 	if (op == NVMFR_OP_WRITE && len <= qp->icd_bytes && !(buf->flags & BUFFER_DMABUF)) {
-		carry(qp, slot, capsule, io_head, lba, cdw12 | fua, buf, key, offset, len, user_data,
-		      tick);
+		carry(qp, slot, capsule, head, lba, (nblocks - 1) | fua, buf, key, offset, len,
+		      user_data, atomic_load_explicit(tick, memory_order_relaxed));
 		return true;
 	}
 	cid = slot_next_cid(slot);
-	start_slot(slot, cid, buf, user_data, tick);
-	put_rw(capsule, io_head, cid, buf->addr + offset, key->sgl + len, lba, cdw12 | fua);
+	start_slot(slot, cid, buf, user_data, atomic_load_explicit(tick, memory_order_relaxed), 0);
+	put_rw(capsule, head, cid, buf->addr + offset, key->sgl + len, lba, (nblocks - 1) | fua);
 	return true;
 }
 
-INLINE void advance(struct nvmfr_qpair *qp, uint32_t n)
+struct list {
+	uint64_t bytes; /* 0: a piece needs a second look */
+	uint64_t buffers;
+};
+
+/* The descriptors of a vectored I/O; its buffers, each once where pieces of it follow each other, in bufs. */
+static __attribute__((noinline)) struct list fill_list(const struct nvmfr_qpair *qp,
+						       unsigned char *list,
+						       const struct nvmfr_buffer *_Atomic *bufs,
+						       const struct nvmfr_iov *iov,
+						       const struct nvmfr_iov *end, uint32_t access)
 {
-	qp->free_top -= n;
-	qp->send_seq += n;
-	qp->credit -= n;
+	const struct list refused = { 0 };
+	struct list made = { 0 };
+
+	while (iov < end) {
+		const struct nvmfr_buffer *buf = iov->buf;
+		const struct buffer_key *key = key_of(qp, buf, 0, 0, access);
+
+		if (unlikely(!key))
+			return refused;
+		atomic_store_explicit(&bufs[made.buffers++], buf, memory_order_relaxed);
+		do {
+			const uint64_t offset = iov->offset_bytes, len = iov->len_bytes;
+
+			if (unlikely(len - 1 >= buf->len || offset > buf->len - len))
+				return refused;
+			put64(list, 0, buf->addr + offset);
+			put64(list, 1, key->sgl + len);
+			made.bytes += len;
+			list += sizeof(struct nvme_sgl);
+			iov++;
+		} while (iov < end && iov->buf == buf);
+	}
+	return made;
 }
 
-struct qslot *nvmfr__qpair_take(struct nvmfr_qpair *qp, struct nvme_sqe **sqe, uint32_t *cid)
+/* As fill(), for an iov array that one command's descriptors can name. */
+static __attribute__((noinline)) bool fill_vec(struct nvmfr_qpair *qp, struct qslot *slot,
+					       unsigned char *capsule,
+					       const struct nvmfr_io *io, uint32_t fua)
+{
+	const uint64_t head = io->op == NVMFR_OP_READ ? qp->read_head : qp->write_head;
+	const uint32_t access = io->op == NVMFR_OP_READ ? FAB_ACCESS_TARGET : FAB_ACCESS_SOURCE;
+	const uint32_t position = position_of(qp, capsule);
+	unsigned char *tail = tail_at(qp, position);
+	struct list list;
+	uint32_t cid;
+
+	if (unlikely(tail_taken(qp, qp->lap + position)) || !range_fits(qp, io->lba, io->nblocks))
+		return false;
+	/* One piece needs no list. */
+	if (unlikely(io->niov - 2 > (uint64_t)qp->max_pieces - 2 || qp->max_pieces < 2 || !io->iov))
+		return false;
+	list = fill_list(qp, tail, slot_bufs(qp, slot), io->iov, io->iov + io->niov, access);
+	if (unlikely(list.bytes != io->nblocks << qp->ns_shift))
+		return false;
+	set_list(qp, position, tail, (uint32_t)io->niov);
+	cid = slot_next_cid(slot);
+	start_slot(slot, cid, io->iov->buf, io->user_data, tick_now(qp),
+		   REF_PIECES | (uint32_t)list.buffers);
+	put_rw(capsule, head, cid, 0, list_sgl((uint32_t)io->niov), io->lba,
+	       (io->nblocks - 1) | fua);
+	return true;
+}
+
+/* Takes a slot and a capsule for one command; the caller has checked that there are. */
+static struct qslot *take(struct nvmfr_qpair *qp, struct nvme_sqe **sqe, uint32_t *cid)
 {
 	struct qslot *slot = qp->free_top[-1];
-	uint32_t position = qp->send_seq - qp->lap;
 
-	*sqe = (struct nvme_sqe *)(void *)(qp->capsules + (size_t)position * FAB_CAPSULE_BYTES);
+	*sqe = (struct nvme_sqe *)(void *)capsule_at(qp, qp->position);
 	*cid = slot_next_cid(slot);
 	advance(qp, 1);
 	return slot;
@@ -153,11 +164,11 @@ int nvmfr__qpair_post_raw(struct nvmfr_qpair *qp, const struct nvme_sqe *sqe, ui
 	qpair_credit(qp);
 	if (qpair_room(qp) == 0)
 		return -EAGAIN;
-	position = qp->send_seq - qp->lap;
-	slot = nvmfr__qpair_take(qp, &place, &cid);
+	position = qp->position;
+	slot = take(qp, &place, &cid);
 	*place = *sqe;
 	place->cid = to_le16((uint16_t)cid);
-	start_slot(slot, cid, NULL, user_data, tick_now(qp));
+	start_slot(slot, cid, NULL, user_data, tick_now(qp), 0);
 	return qp->ops->post_send(qp->ep, position, 1);
 }
 
@@ -243,9 +254,9 @@ static int check_buffer(const struct nvmfr_qpair *qp, const struct nvmfr_io *io,
 /* Flush and Write Zeroes of one command: an SQE without data. */
 static int submit_dataless(struct nvmfr_qpair *qp, const struct nvmfr_io *io)
 {
-	uint32_t position = qp->send_seq - qp->lap, cid;
+	uint32_t position = qp->position, cid;
 	struct nvme_sqe *sqe;
-	struct qslot *slot = nvmfr__qpair_take(qp, &sqe, &cid);
+	struct qslot *slot = take(qp, &sqe, &cid);
 
 	nvme_sqe_init(sqe, io->op);
 	sqe->cid = to_le16((uint16_t)cid);
@@ -257,7 +268,7 @@ static int submit_dataless(struct nvmfr_qpair *qp, const struct nvmfr_io *io)
 		sqe->cdw12 = to_le32((uint32_t)(io->nblocks - 1) |
 				     (io->flags & NVMFR_IO_FUA ? NVME_RW_FUA : 0));
 	}
-	start_slot(slot, cid, NULL, io->user_data, tick_now(qp));
+	start_slot(slot, cid, NULL, io->user_data, tick_now(qp), 0);
 	return qp->ops->post_send(qp->ep, position, 1);
 }
 
@@ -270,11 +281,11 @@ static void remember_namespace(struct nvmfr_qpair *qp, const struct ns_entry *ns
 		return;
 	qp->nsid = ns->nsid;
 	qp->ns_blocks = ns->blocks;
-	qp->ns_shift = ns->shift;
+	qp->ns_shift = (uint8_t)ns->shift;
 	qp->ns_max_blocks = nvmfr__min_u64(blocks, ns->blocks);
-	qp->read_head = IO_HEAD(NVMFR_OP_READ, ns->nsid);
+	qp->read_head = SQE_HEAD(NVMFR_OP_READ, ns->nsid);
 	/* Compared after read_head, or with a write's own: this one never equals. */
-	qp->write_head = ns->write_protected ? qp->read_head : IO_HEAD(NVMFR_OP_WRITE, ns->nsid);
+	qp->write_head = ns->write_protected ? qp->read_head : SQE_HEAD(NVMFR_OP_WRITE, ns->nsid);
 }
 
 static bool fits_one_command(const struct nvmfr_qpair *qp, const struct nvmfr_io *io,
@@ -288,24 +299,22 @@ static bool fits_one_command(const struct nvmfr_qpair *qp, const struct nvmfr_io
 
 static int submit_data(struct nvmfr_qpair *qp, const struct nvmfr_io *io, const struct ns_entry *ns)
 {
-	uint32_t position = qp->send_seq - qp->lap,
-		 fua = io->flags & NVMFR_IO_FUA ? NVME_RW_FUA : 0;
-	uint64_t head = IO_HEAD(io->op, io->nsid);
-	int err;
+	const uint32_t position = qp->position, fua = io->flags & NVMFR_IO_FUA ? NVME_RW_FUA : 0;
+	unsigned char *capsule = capsule_at(qp, position);
+	int err = io->flags & NVMFR_IO_VEC ? 0 : check_buffer(qp, io, ns);
+	bool filled = false;
 
-	if (!(io->flags & NVMFR_IO_VEC)) {
-		err = check_buffer(qp, io, ns);
-		if (err)
-			return err;
-		if (fits_one_command(qp, io, ns) &&
-		    fill(qp, qp->free_top[-1], capsule_at(qp, position), head, io->op, io->lba,
-			 io->nblocks, io->buf, io->offset_bytes, io->user_data, fua,
-			 tick_now(qp))) {
-			advance(qp, 1);
-			return qp->ops->post_send(qp->ep, position, 1);
-		}
-	}
-	return nvmfr__split_submit(qp, io, ns);
+	if (err)
+		return err;
+	if (io->flags & NVMFR_IO_VEC)
+		filled = fill_vec(qp, qp->free_top[-1], capsule, io, fua);
+	else if (fits_one_command(qp, io, ns))
+		filled = fill(qp, &qp->free_top[-1], capsule, io->op, io->lba, io->nblocks, io->buf,
+			      io->offset_bytes, io->user_data, fua, qp->tick);
+	if (!filled)
+		return nvmfr__split_submit(qp, io, ns);
+	advance(qp, 1);
+	return post(qp, position, 1);
 }
 
 static __attribute__((noinline)) int submit_slow(struct nvmfr_qpair *qp, const struct nvmfr_io *io)
@@ -360,21 +369,30 @@ INLINE bool fill_one(struct nvmfr_qpair *qp, uint32_t op, uint32_t nsid, uint64_
 		     uint64_t nblocks, struct nvmfr_buffer *buf, uint64_t offset,
 		     uint64_t user_data)
 {
-	uint64_t head = op == NVMFR_OP_READ ? qp->read_head : qp->write_head;
-
-	return likely(qp->credit != 0) && likely(qp->free_top != qp->free_base) &&
-	       likely_live(qp) && likely(head == IO_HEAD(op, nsid)) &&
-	       likely(fill(qp, qp->free_top[-1], capsule_at(qp, qp->send_seq - qp->lap), head, op,
-			   lba, nblocks, buf, offset, user_data, 0, tick_now(qp)));
+	/* The namespace at hand may be read; nsid 0, none being at hand, has no blocks. */
+	return likely(op == NVMFR_OP_READ ? nsid == qp->nsid
+					  : qp->write_head == SQE_HEAD(op, nsid)) &&
+	       likely(qp->credit != 0) && likely(qp->free_top != qp->free_base) &&
+	       likely_live(qp) &&
+	       likely(fill(qp, &qp->free_top[-1], capsule_at(qp, qp->position), op, lba, nblocks,
+			   buf, offset, user_data, 0, qp->tick));
 }
 
 /* Behind fill_one: the rest is the fabric's. */
-INLINE int post_one(struct nvmfr_qpair *qp)
+INLINE int post_read(struct nvmfr_qpair *qp)
 {
-	uint32_t position = qp->send_seq - qp->lap;
+	uint32_t position = qp->position;
 
 	advance(qp, 1);
 	return qp->ops->post_send(qp->ep, position, 1);
+}
+
+INLINE int post_write(struct nvmfr_qpair *qp)
+{
+	uint32_t position = qp->position;
+
+	advance(qp, 1);
+	return post(qp, position, 1);
 }
 
 /*
@@ -391,7 +409,7 @@ static __attribute__((noinline)) int read_slow(struct nvmfr_qpair *qp, uint32_t 
 		return err;
 	if (!fill_one(qp, NVMFR_OP_READ, nsid, lba, nblocks, buf, offset, user_data))
 		return submit_parts(qp, NVMFR_OP_READ, nsid, lba, nblocks, buf, offset, user_data);
-	return post_one(qp);
+	return post_read(qp);
 }
 
 static __attribute__((noinline)) int write_slow(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba,
@@ -404,7 +422,7 @@ static __attribute__((noinline)) int write_slow(struct nvmfr_qpair *qp, uint32_t
 		return err;
 	if (!fill_one(qp, NVMFR_OP_WRITE, nsid, lba, nblocks, buf, offset, user_data))
 		return submit_parts(qp, NVMFR_OP_WRITE, nsid, lba, nblocks, buf, offset, user_data);
-	return post_one(qp);
+	return post_write(qp);
 }
 
 int nvmfr__qpair_read(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks,
@@ -412,7 +430,7 @@ int nvmfr__qpair_read(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint6
 {
 	if (unlikely(!fill_one(qp, NVMFR_OP_READ, nsid, lba, nblocks, buf, offset, user_data)))
 		return read_slow(qp, nsid, lba, nblocks, buf, offset, user_data);
-	return post_one(qp);
+	return post_read(qp);
 }
 
 int nvmfr__qpair_write(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks,
@@ -420,37 +438,40 @@ int nvmfr__qpair_write(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint
 {
 	if (unlikely(!fill_one(qp, NVMFR_OP_WRITE, nsid, lba, nblocks, buf, offset, user_data)))
 		return write_slow(qp, nsid, lba, nblocks, buf, offset, user_data);
-	return post_one(qp);
+	return post_write(qp);
 }
 
-INLINE bool fill_io(struct nvmfr_qpair *qp, struct qslot *slot, unsigned char *capsule,
-		    uint64_t head, uint32_t op, const struct nvmfr_io *io, uint32_t tick)
+INLINE bool fill_io(struct nvmfr_qpair *qp, struct qslot *const *slot, unsigned char *capsule,
+		    uint32_t op, const struct nvmfr_io *io, const _Atomic uint32_t *tick)
 {
-	return fill(qp, slot, capsule, head, op, io->lba, io->nblocks, io->buf, io->offset_bytes,
+	return fill(qp, slot, capsule, op, io->lba, io->nblocks, io->buf, io->offset_bytes,
 		    io->user_data, 0, tick);
 }
 
-/* Plain reads and writes of ios, as far as they go: how many were written to the ring. */
+/* Reads and writes of ios, as far as they need no second look: how many were written to the ring. */
 INLINE uint32_t fill_run(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, uint32_t n)
 {
-	unsigned char *capsule = capsule_at(qp, qp->send_seq - qp->lap);
-	const uint64_t read_head = qp->read_head, write_head = qp->write_head;
+	unsigned char *capsule = capsule_at(qp, qp->position);
+	const uint64_t plain_read = io_head_of(qp->read_head);
+	const uint64_t plain_write = io_head_of(qp->write_head);
 	const struct nvmfr_io *io = ios, *end = ios + n;
+	const _Atomic uint32_t tick = tick_now(qp); /* one look for all of them */
 	struct qslot **slots = qp->free_top;
-	uint32_t tick = tick_now(qp);
 
 	for (; io < end; io++, capsule += FAB_CAPSULE_BYTES) {
-		struct qslot *slot = *--slots;
+		slots--;
 		uint64_t head;
 		bool filled;
 
 		memcpy(&head, io, sizeof(head));
 		if (unlikely(io->reserved1[0] | io->reserved1[1]))
 			break;
-		if (likely(head == read_head))
-			filled = fill_io(qp, slot, capsule, head, NVMFR_OP_READ, io, tick);
-		else if (head == write_head)
-			filled = fill_io(qp, slot, capsule, head, NVMFR_OP_WRITE, io, tick);
+		if (likely(head == plain_read))
+			filled = fill_io(qp, slots, capsule, NVMFR_OP_READ, io, &tick);
+		else if (head == plain_write)
+			filled = fill_io(qp, slots, capsule, NVMFR_OP_WRITE, io, &tick);
+		else if (head == (plain_read | IO_HEAD_VEC) || head == (plain_write | IO_HEAD_VEC))
+			filled = fill_vec(qp, *slots, capsule, io, 0);
 		else
 			break;
 		if (unlikely(!filled))
@@ -466,14 +487,13 @@ int nvmfr__qpair_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, unsi
 
 	while (done < n && !err) {
 		uint32_t room = likely_live(qp) ? qpair_room(qp) : 0;
-		uint32_t first = qp->send_seq - qp->lap;
-		uint32_t count = 0;
+		uint32_t first = qp->position, count = 0;
 
 		if (likely(room))
 			count = fill_run(qp, ios + done, nvmfr__min_u32(room, n - done));
 		if (count) {
 			advance(qp, count);
-			qp->ops->post_send(qp->ep, first, count);
+			post(qp, first, count);
 			done += count;
 		}
 		if (done == n)

@@ -241,24 +241,24 @@ static void plan_cm(struct flow *f, uint32_t kind, uint64_t value, uint32_t coun
 	flow_plan(f, &fault);
 }
 
-Test(connect, no_resources_three_times_then_well)
+static void retried_well(uint32_t kind, uint64_t value)
 {
 	struct flow f;
 
 	target_up(&f);
-	plan_cm(&f, NVMFR_SOFT_FAULT_CM_REJECT, 6, 3);
+	plan_cm(&f, kind, value, 3);
 	flow_connect(&f);
 	flow_down(&f);
 }
 
+Test(connect, no_resources_three_times_then_well)
+{
+	retried_well(NVMFR_SOFT_FAULT_CM_REJECT, 6);
+}
+
 Test(connect, stale_connection_three_times_then_well)
 {
-	struct flow f;
-
-	target_up(&f);
-	plan_cm(&f, NVMFR_SOFT_FAULT_CM_STALE, 0, 3);
-	flow_connect(&f);
-	flow_down(&f);
+	retried_well(NVMFR_SOFT_FAULT_CM_STALE, 0);
 }
 
 /* The pause before the next attempt, as the host tells it. */

@@ -97,25 +97,16 @@ static void retried_well(uint32_t kind, uint64_t value, unsigned int wanted, uns
 	flow_down(&f);
 }
 
-Test(ioqueue, no_resources_twice_then_well)
-{
-	retried_well(NVMFR_SOFT_FAULT_CM_REJECT, 6, 64, 64);
-}
+#define RETRIED_TEST(Name, Kind, Value, Wanted, Depth) \
+	Test(ioqueue, Name) \
+	{ \
+		retried_well(Kind, Value, Wanted, Depth); \
+	}
 
-Test(ioqueue, stale_connection_twice_then_well)
-{
-	retried_well(NVMFR_SOFT_FAULT_CM_STALE, 0, 64, 64);
-}
-
-Test(ioqueue, send_queue_too_large_twice_then_a_quarter)
-{
-	retried_well(NVMFR_SOFT_FAULT_CM_REJECT, 4, 64, 16);
-}
-
-Test(ioqueue, receive_queue_too_large_twice_then_a_quarter)
-{
-	retried_well(NVMFR_SOFT_FAULT_CM_REJECT, 5, 64, 16);
-}
+RETRIED_TEST(no_resources_twice_then_well, NVMFR_SOFT_FAULT_CM_REJECT, 6, 64, 64)
+RETRIED_TEST(stale_connection_twice_then_well, NVMFR_SOFT_FAULT_CM_STALE, 0, 64, 64)
+RETRIED_TEST(send_queue_too_large_twice_then_a_quarter, NVMFR_SOFT_FAULT_CM_REJECT, 4, 64, 16)
+RETRIED_TEST(receive_queue_too_large_twice_then_a_quarter, NVMFR_SOFT_FAULT_CM_REJECT, 5, 64, 16)
 
 /* ---- Fabrics Connect ------------------------------------------------------------------------- */
 
@@ -126,45 +117,20 @@ static void connect_fails(uint32_t kind, uint64_t value, int err, const char *wh
 	queue_fails(&fault, err, why);
 }
 
-Test(ioqueue, connect_refused)
-{
-	connect_fails(NVMFR_SOFT_FAULT_STATUS, STATUS_INTERNAL_ERROR, -ECONNREFUSED, "0x0006");
-}
+#define CONNECT_TEST(Name, Kind, Value, Err, Why) \
+	Test(ioqueue, Name) \
+	{ \
+		connect_fails(Kind, Value, Err, Why); \
+	}
 
-Test(ioqueue, connect_refused_for_a_parameter)
-{
-	connect_fails(NVMFR_SOFT_FAULT_STATUS, 0x0182, -EPROTO, "parameter");
-}
-
-Test(ioqueue, connect_refused_as_busy)
-{
-	connect_fails(NVMFR_SOFT_FAULT_STATUS, 0x0181, -EBUSY, "busy");
-}
-
-Test(ioqueue, connect_unanswered)
-{
-	connect_fails(NVMFR_SOFT_FAULT_SILENCE, 0, -ETIMEDOUT, "Fabrics Connect");
-}
-
-Test(ioqueue, connect_dropped)
-{
-	connect_fails(NVMFR_SOFT_FAULT_DISCONNECT, 0, -ECONNRESET, "closed the connection");
-}
-
-Test(ioqueue, connect_broken)
-{
-	connect_fails(NVMFR_SOFT_FAULT_QP_ERROR, 0, -ECONNABORTED, "a SEND failed");
-}
-
-Test(ioqueue, connect_answered_with_a_wrong_cid)
-{
-	connect_fails(NVMFR_SOFT_FAULT_WRONG_CID, 0x0777, -EPROTO, "CID 0x");
-}
-
-Test(ioqueue, connect_answered_shortly)
-{
-	connect_fails(NVMFR_SOFT_FAULT_SHORT, 15, -ECONNABORTED, "15 bytes");
-}
+CONNECT_TEST(connect_refused, NVMFR_SOFT_FAULT_STATUS, STATUS_INTERNAL_ERROR, -ECONNREFUSED, "0x0006")
+CONNECT_TEST(connect_refused_for_a_parameter, NVMFR_SOFT_FAULT_STATUS, 0x0182, -EPROTO, "parameter")
+CONNECT_TEST(connect_refused_as_busy, NVMFR_SOFT_FAULT_STATUS, 0x0181, -EBUSY, "busy")
+CONNECT_TEST(connect_unanswered, NVMFR_SOFT_FAULT_SILENCE, 0, -ETIMEDOUT, "Fabrics Connect")
+CONNECT_TEST(connect_dropped, NVMFR_SOFT_FAULT_DISCONNECT, 0, -ECONNRESET, "closed the connection")
+CONNECT_TEST(connect_broken, NVMFR_SOFT_FAULT_QP_ERROR, 0, -ECONNABORTED, "a SEND failed")
+CONNECT_TEST(connect_answered_with_a_wrong_cid, NVMFR_SOFT_FAULT_WRONG_CID, 0x0777, -EPROTO, "CID 0x")
+CONNECT_TEST(connect_answered_shortly, NVMFR_SOFT_FAULT_SHORT, 15, -ECONNABORTED, "15 bytes")
 
 Test(ioqueue, connect_answered_twice_takes_the_association)
 {

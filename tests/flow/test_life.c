@@ -8,34 +8,38 @@ enum { BLOCK = 512 };
 
 /* ---- disconnect ------------------------------------------------------------------------------ */
 
+static void up_without_queues(struct flow *f)
+{
+	flow_up(f, NULL);
+	nvmfr_qpair_destroy(f->qp);
+	f->qp = NULL;
+}
+
+/* The commands that took. */
+static uint64_t disconnected(struct flow *f, int timeout_ms)
+{
+	uint64_t commands = f->target ? flow_counters(f).commands : 0;
+
+	cr_expect_eq(nvmfr_disconnect(f->ctrl, timeout_ms), 0);
+	f->ctrl = NULL;
+	return f->target ? flow_counters(f).commands - commands : 0;
+}
+
 Test(life, disconnect_is_orderly)
 {
-	uint64_t commands;
 	struct flow f;
 
-	flow_up(&f, NULL);
-	nvmfr_qpair_destroy(f.qp);
-	f.qp = NULL;
-	commands = flow_counters(&f).commands;
-	cr_expect_eq(nvmfr_disconnect(f.ctrl, 1000), 0);
-	f.ctrl = NULL;
-	/* CC.SHN is set, CSTS.SHST is read. */
-	cr_expect_geq(flow_counters(&f).commands, commands + 2);
+	up_without_queues(&f);
+	cr_expect_geq(disconnected(&f, 1000), 2, "CC.SHN is set, CSTS.SHST is read");
 	flow_down(&f);
 }
 
 Test(life, disconnect_without_time_is_abrupt)
 {
-	uint64_t commands;
 	struct flow f;
 
-	flow_up(&f, NULL);
-	nvmfr_qpair_destroy(f.qp);
-	f.qp = NULL;
-	commands = flow_counters(&f).commands;
-	cr_expect_eq(nvmfr_disconnect(f.ctrl, 0), 0);
-	f.ctrl = NULL;
-	cr_expect_eq(flow_counters(&f).commands, commands);
+	up_without_queues(&f);
+	cr_expect_eq(disconnected(&f, 0), 0);
 	flow_down(&f);
 }
 
@@ -45,13 +49,10 @@ Test(life, disconnect_from_a_silent_target_has_a_bound)
 		flow_fault(NVMFR_SOFT_FAULT_SILENCE, 0, OPC_FABRICS, NVMFR_SOFT_ANY, 0);
 	struct flow f;
 
-	flow_up(&f, NULL);
-	nvmfr_qpair_destroy(f.qp);
-	f.qp = NULL;
+	up_without_queues(&f);
 	fault.count = 0;
 	flow_plan(&f, &fault);
-	cr_expect_eq(nvmfr_disconnect(f.ctrl, 2000), 0);
-	f.ctrl = NULL;
+	disconnected(&f, 2000);
 	flow_down(&f);
 }
 
@@ -59,13 +60,10 @@ Test(life, disconnect_from_a_target_that_is_gone)
 {
 	struct flow f;
 
-	flow_up(&f, NULL);
-	nvmfr_qpair_destroy(f.qp);
-	f.qp = NULL;
+	up_without_queues(&f);
 	nvmfr_soft_target_destroy(f.target);
 	f.target = NULL;
-	cr_expect_eq(nvmfr_disconnect(f.ctrl, 1000), 0);
-	f.ctrl = NULL;
+	disconnected(&f, 1000);
 	flow_down(&f);
 }
 

@@ -138,56 +138,39 @@ Test(silence, without_a_timeout_silence_lasts)
 }
 
 /* An answer that needs more than the common handling, in the same poll that finds another one late. */
-static void late_and(const struct nvmfr_io *io, struct nvmfr_buffer *buf, uint64_t status)
-{
-	struct flow_outcome o = { .n = 2 };
-	struct flow *f = nvmfr_buffer_addr(buf) ? *(struct flow **)nvmfr_buffer_addr(buf) : NULL;
-
-	flow_plan_io(f, NVMFR_SOFT_FAULT_SILENCE, OPC_READ, 0);
-	if (status)
-		flow_plan_io(f, NVMFR_SOFT_FAULT_STATUS, io->op, status);
-	cr_assert_eq(nvmfr_read(f->qp, f->nsid, 0, 1, buf, 4096, 0), 0);
-	flow_idle_ms(f, 5000);
-	cr_assert_eq(nvmfr_submit(f->qp, io, 1), 1, "%s", nvmfr_last_error());
-	flow_drain_all(f, &o);
-	flow_synthesized(&o.last[0], -ETIMEDOUT);
-}
-
 static void late_and_other(uint8_t op, uint64_t nblocks, uint64_t status)
 {
+	struct flow_outcome o = { .n = 2 };
 	struct nvmfr_buffer *buf;
 	struct nvmfr_io io;
-	struct flow f, *self = &f;
+	struct flow f;
 
 	silence_up(&f, 2000);
 	buf = flow_alloc(&f, 128 * KIB);
-	memcpy(nvmfr_buffer_addr(buf), &self, sizeof(self));
+	flow_plan_io(&f, NVMFR_SOFT_FAULT_SILENCE, OPC_READ, 0);
 	io = flow_io(&f, op, 1, nblocks, buf, 8192);
 	io.user_data = 1;
-	late_and(&io, buf, status);
+	if (status)
+		flow_plan_io(&f, NVMFR_SOFT_FAULT_STATUS, op, status);
+	flow_reads(&f, buf, 1);
+	flow_idle_ms(&f, 5000);
+	cr_assert_eq(nvmfr_submit(f.qp, &io, 1), 1, "%s", nvmfr_last_error());
+	flow_drain_all(&f, &o);
+	flow_synthesized(&o.last[0], -ETIMEDOUT);
 	flow_release(buf);
 	flow_anew_then_down(&f);
 }
 
-Test(silence, late_one_and_an_nvme_error_at_once, .timeout = 20)
-{
-	late_and_other(NVMFR_OP_READ, 1, STATUS_INTERNAL_ERROR);
-}
+#define LATE_TEST(Other, Op, Blocks, Status) \
+	Test(silence, late_one_and_##Other##_at_once, .timeout = 20) \
+	{ \
+		late_and_other(Op, Blocks, Status); \
+	}
 
-Test(silence, late_one_and_a_split_read_at_once, .timeout = 20)
-{
-	late_and_other(NVMFR_OP_READ, 100, 0);
-}
-
-Test(silence, late_one_and_an_in_capsule_write_at_once, .timeout = 20)
-{
-	late_and_other(NVMFR_OP_WRITE, 1, 0);
-}
-
-Test(silence, late_one_and_a_failing_in_capsule_write_at_once, .timeout = 20)
-{
-	late_and_other(NVMFR_OP_WRITE, 1, STATUS_INTERNAL_ERROR);
-}
+LATE_TEST(an_nvme_error, NVMFR_OP_READ, 1, STATUS_INTERNAL_ERROR)
+LATE_TEST(a_split_read, NVMFR_OP_READ, 100, 0)
+LATE_TEST(an_in_capsule_write, NVMFR_OP_WRITE, 1, 0)
+LATE_TEST(a_failing_in_capsule_write, NVMFR_OP_WRITE, 1, STATUS_INTERNAL_ERROR)
 
 Test(silence, split_io_that_was_partly_answered)
 {
@@ -256,51 +239,35 @@ Test(silence, keep_alive_as_often_as_the_granularity_allows)
 	flow_down(&f);
 }
 
-Test(silence, keep_alive_unanswered)
+static void keep_alive_fails(uint32_t kind, uint64_t value, uint32_t count)
 {
-	struct nvmfr_soft_fault fault =
-		flow_fault(NVMFR_SOFT_FAULT_SILENCE, 0, OPC_KEEP_ALIVE, NVMFR_SOFT_ANY, 0);
+	struct nvmfr_soft_fault fault = flow_fault(kind, 0, OPC_KEEP_ALIVE, NVMFR_SOFT_ANY, value);
 	struct nvmfr_completion done;
 	struct flow f;
 
 	flow_up(&f, NULL);
-	fault.count = 0;
+	fault.count = count;
 	flow_plan(&f, &fault);
 	cr_expect_eq(flow_drain(f.qp, &done, 1), 0);
 	cr_expect(strstr(nvmfr_last_error(), "Keep Alive") ||
 			  strstr(nvmfr_last_error(), "keep-alive"),
 		  "%s", nvmfr_last_error());
 	flow_anew_then_down(&f);
+}
+
+Test(silence, keep_alive_unanswered)
+{
+	keep_alive_fails(NVMFR_SOFT_FAULT_SILENCE, 0, 0);
 }
 
 Test(silence, keep_alive_answered_too_late)
 {
-	struct nvmfr_soft_fault fault =
-		flow_fault(NVMFR_SOFT_FAULT_DELAY, 0, OPC_KEEP_ALIVE, NVMFR_SOFT_ANY, 60000000);
-	struct nvmfr_completion done;
-	struct flow f;
-
-	flow_up(&f, NULL);
-	flow_plan(&f, &fault);
-	cr_expect_eq(flow_drain(f.qp, &done, 1), 0);
-	cr_expect(strstr(nvmfr_last_error(), "Keep Alive") ||
-			  strstr(nvmfr_last_error(), "keep-alive"),
-		  "%s", nvmfr_last_error());
-	flow_anew_then_down(&f);
+	keep_alive_fails(NVMFR_SOFT_FAULT_DELAY, 60000000, 1);
 }
 
 Test(silence, keep_alive_refused)
 {
-	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_STATUS, 0, OPC_KEEP_ALIVE,
-						   NVMFR_SOFT_ANY, STATUS_INTERNAL_ERROR);
-	struct nvmfr_completion done;
-	struct flow f;
-
-	flow_up(&f, NULL);
-	flow_plan(&f, &fault);
-	cr_expect_eq(flow_drain(f.qp, &done, 1), 0);
-	flow_says("Keep Alive");
-	flow_anew_then_down(&f);
+	keep_alive_fails(NVMFR_SOFT_FAULT_STATUS, STATUS_INTERNAL_ERROR, 1);
 }
 
 /* KAS 0: Keep Alive is not offered; sending it would be a violation. */

@@ -2,8 +2,8 @@
 /*
  * The whole library over the stand-in, by the public API: data, depths, overload, life and errors.
  * Needs LD_LIBRARY_PATH with the stand-in, NULLNIC_DATA=ram or pattern, and, but for the last test,
- * NULLNIC_ABORT=1: whatever the stand-in finds wrong (keys, bounds, queue overflows, descriptors,
- * destroy order) ends the program.
+ * NULLNIC_ABORT=1: whatever the stand-in finds wrong (keys, bounds, sizes of memory regions, queue
+ * overflows, descriptors, destroy order) ends the program.
  */
 #include "testing.h"
 
@@ -13,15 +13,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <nvmfr/nvmfr.h>
 
-#define URI "nvmf+rdma://127.0.0.1/nqn.2026-01.null:nullnic"
+#define SUBNQN "nqn.2026-01.null:nullnic"
+#define URI    "nvmf+rdma://127.0.0.1/" SUBNQN
 
 enum { BLOCK = 512,
        WORDS = BLOCK / 8,
        KIB = 1024,
        MIB = 1024 * KIB,
+       NLB_MOST = 65536, /* blocks that one command can name */
+       LEAD = 13, /* buffers begin that far behind the start of a page */
        MAX_PIECES = 16,
        MAX_DEPTH = 128,
        CYCLES = 100 };
@@ -33,7 +37,7 @@ struct rig {
 	struct nvmfr_ctrl *ctrl;
 	struct nvmfr_qpair *qp;
 	struct nvmfr_buffer *buf;
-	unsigned char *mem;
+	unsigned char *map, *mem;
 	size_t bytes;
 	unsigned int depth; /* granted */
 };
@@ -74,35 +78,52 @@ static void qpair_up(struct rig *rig, unsigned int depth)
 	rig->depth = info.depth;
 }
 
-static void connect_target(struct rig *rig)
+static void connect_target(struct rig *rig, const char *uri)
 {
 	struct nvmfr_ctrl_opts opts;
 
 	must(nvmfr_host_create(NULL, &rig->host), "host");
 	nvmfr_ctrl_opts_init(&opts, sizeof(opts));
-	opts.uri = URI;
+	opts.uri = uri;
 	must(nvmfr_connect(rig->host, &opts, &rig->ctrl), "connect");
 	must(nvmfr_ctrl_wait(rig->ctrl, -1), "connect");
 }
 
-static void rig_up(struct rig *rig, unsigned int depth, size_t bytes)
+static void rig_up_at(struct rig *rig, const char *uri, unsigned int depth, size_t bytes)
 {
-	connect_target(rig);
+	connect_target(rig, uri);
 	qpair_up(rig, depth);
 	rig->bytes = bytes;
-	rig->mem = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	cr_assert(rig->mem != MAP_FAILED);
+	rig->map = mmap(NULL, bytes + LEAD, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	cr_assert(rig->map != MAP_FAILED);
+	madvise(rig->map, bytes + LEAD, MADV_HUGEPAGE);
+	rig->mem = rig->map + LEAD;
 	must(nvmfr_buffer_register(rig->host, rig->mem, bytes, NVMFR_ACCESS_BOTH, &rig->buf),
 	     "register");
+}
+
+static void rig_up(struct rig *rig, unsigned int depth, size_t bytes)
+{
+	rig_up_at(rig, URI, depth, bytes);
 }
 
 static void rig_down(struct rig *rig)
 {
 	nvmfr_qpair_destroy(rig->qp);
 	must(nvmfr_buffer_release(rig->buf), "release");
-	munmap(rig->mem, rig->bytes);
+	munmap(rig->map, rig->bytes + LEAD);
 	must(nvmfr_disconnect(rig->ctrl, 1000), "disconnect");
 	nvmfr_host_destroy(rig->host);
+}
+
+static void poll_one(struct rig *rig, struct nvmfr_completion *cpl)
+{
+	int got;
+
+	while (!(got = nvmfr_poll(rig->qp, cpl, 1)))
+		;
+	must(got, "poll");
 }
 
 /* ---- data ------------------------------------------------------------------------------------- */
@@ -347,6 +368,8 @@ Test(check, several_commands_each)
 		{ "to 8 MiB, QD 3", 3, BLOCK, 8 * MIB, 0, 30 },
 		{ "8 MiB, QD 1", 1, 8 * MIB, 8 * MIB, 0, 10 },
 		{ "8 MiB, QD 8", 8, 8 * MIB, 8 * MIB, 0, 30 },
+		{ "16 MiB and a block less, QD 2", 2, 16 * MIB - BLOCK, 16 * MIB, 0, 8 },
+		{ "65,536 blocks, QD 2", 2, NLB_MOST * BLOCK, NLB_MOST * BLOCK, 0, 4 },
 	};
 
 	RUN(rows);
@@ -362,6 +385,132 @@ Test(check, vectored)
 	};
 
 	RUN(rows);
+}
+
+/* ---- any place of a buffer -------------------------------------------------------------------- */
+
+/* An I/O of the row that is to succeed. */
+static void do_one(struct traffic *t)
+{
+	struct nvmfr_io io = trip_io(t, 0);
+	struct nvmfr_completion cpl;
+
+	cr_assert_eq(nvmfr_submit(t->rig->qp, &io, 1), 1, "%s: %s", t->row->name,
+		     nvmfr_last_error());
+	poll_one(t->rig, &cpl);
+	cr_assert_eq(cpl.result, 0, "%s: result %d, status 0x%x", t->row->name, cpl.result,
+		     cpl.status);
+}
+
+/* Written from and read to the same place of the buffer; its neighbours stay as they are. */
+static void round_trip_at(struct traffic *t, uint64_t offset)
+{
+	uint64_t bytes = t->row->max_bytes;
+	unsigned char *at = t->rig->mem + offset;
+	struct trip *trip = t->trips;
+
+	*trip = (struct trip){ .nblocks = bytes / BLOCK, .lba = offset % MIB, .from = at, .to = at };
+	trip->seed = pattern_mode() ? 0 : offset;
+	fill(at, trip->lba, trip->nblocks, trip->seed);
+	do_one(t);
+	memset(at - 1, 0xee, bytes + 2);
+	trip->reading = true;
+	do_one(t);
+	cr_assert_eq(differs_at(at, trip->lba, trip->nblocks, trip->seed), trip->nblocks * WORDS,
+		     "%s at offset %llu", t->row->name, (unsigned long long)offset);
+	cr_assert(at[-1] == 0xee && at[bytes] == 0xee, "%s at offset %llu: beside it", t->row->name,
+		  (unsigned long long)offset);
+}
+
+/*
+ * A step that is odd and less than an I/O's length misses no seam between the memory regions that
+ * NULLNIC_MAX_MR makes, and meets them at any byte of a block and of a page. A whole page from 4095,
+ * 4096 or 4097 on is a byte before, at or behind each place at which a region may begin.
+ */
+struct sweep {
+	struct row row;
+	uint64_t first, step, buffer_bytes;
+};
+
+static void sweep_buffer(const struct sweep *sweep)
+{
+	struct rig rig = { 0 };
+	struct trip trip;
+	struct traffic t = { .rig = &rig, .row = &sweep->row, .trips = &trip };
+	uint64_t bytes = sweep->row.max_bytes;
+	const char *msdbd = getenv("NULLNIC_MSDBD");
+	unsigned int trips = 0;
+
+	/* A block in two pieces takes two descriptors. */
+	if (sweep->row.pieces && msdbd && !strcmp(msdbd, "1"))
+		return;
+	rig_up(&rig, 32, sweep->buffer_bytes);
+	for (uint64_t at = sweep->first; at + bytes < rig.bytes; at += sweep->step, trips++)
+		round_trip_at(&t, at);
+	printf("# %s: %u round trips\n", sweep->row.name, trips);
+	rig_down(&rig);
+}
+
+Test(check, any_place_of_a_buffer, .timeout = 600)
+{
+	/* clang-format off */
+	static const struct sweep sweeps[] = {
+		{ { .name = "a block", .max_bytes = BLOCK }, 1, 211, 4 * MIB },
+		{ { .name = "a block, a byte early", .max_bytes = BLOCK }, 4095, 4096, 4 * MIB },
+		{ { .name = "a block, on a page", .max_bytes = BLOCK }, 4096, 4096, 4 * MIB },
+		{ { .name = "a block, a byte late", .max_bytes = BLOCK }, 4097, 4096, 4 * MIB },
+		{ { .name = "4 KiB, in the capsule", .max_bytes = 4 * KIB }, 1, 2039, 8 * MIB },
+		{ { .name = "8 KiB in 16", .max_bytes = 8 * KIB, .pieces = 16 }, 1, 2039, 8 * MIB },
+		{ { .name = "128 KiB", .max_bytes = 128 * KIB }, 1, 65521, 16 * MIB },
+		{ { .name = "1 MiB", .max_bytes = MIB }, 1, 131071, 8 * MIB },
+		{ { .name = "1 MiB and a block", .max_bytes = MIB + BLOCK }, 1, 131071, 8 * MIB },
+		{ { .name = "3 MiB in 16", .max_bytes = 3 * MIB, .pieces = 16 }, 1, 131071, 8 * MIB },
+		{ { .name = "16 MiB", .max_bytes = 16 * MIB }, 1, 500009, 20 * MIB },
+		{ { .name = "16 MiB less a block", .max_bytes = 16 * MIB - BLOCK }, 1, 500009, 20 * MIB },
+		{ { .name = "65,536 blocks", .max_bytes = NLB_MOST * BLOCK }, 1, 500009, 34 * MIB },
+	};
+	/* clang-format on */
+
+	for (size_t i = 0; i < sizeof(sweeps) / sizeof(sweeps[0]); i++)
+		sweep_buffer(&sweeps[i]);
+}
+
+static uint64_t mem_available_kib(void)
+{
+	FILE *file = fopen("/proc/meminfo", "re");
+	unsigned long long kib = 0;
+	char line[128];
+
+	cr_assert_not_null(file);
+	while (!kib && fgets(line, sizeof(line), file))
+		(void)sscanf(line, "MemAvailable: %llu", &kib);
+	fclose(file);
+	return kib;
+}
+
+/* One I/O that 32 bits of bytes cannot count, all of it looked at: read here, written by the target. */
+Test(check, four_gibibytes, .timeout = 600)
+{
+	const char *size = getenv("NULLNIC_SIZE");
+	struct row row = { .name = "4 GiB and a little", .max_bytes = UINT64_C(4098) * MIB + BLOCK };
+	struct rig rig = { 0 };
+	struct trip trip = { .lba = 12345, .nblocks = row.max_bytes / BLOCK, .reading = true };
+	struct traffic t = { .rig = &rig, .row = &row, .trips = &trip };
+
+	if (!pattern_mode() || !size || strtoull(size, NULL, 0) < 2 * row.max_bytes)
+		return;
+	if (mem_available_kib() * KIB < 2 * row.max_bytes) {
+		printf("# left out: needs %llu MiB of available memory\n",
+		       (unsigned long long)(2 * row.max_bytes / MIB));
+		return;
+	}
+	rig_up(&rig, 32, row.max_bytes + 2);
+	trip.from = trip.to = rig.mem + 1;
+	do_one(&t);
+	cr_expect_eq(differs_at(trip.to, trip.lba, trip.nblocks, 0), trip.nblocks * WORDS);
+	trip.reading = false;
+	do_one(&t);
+	rig_down(&rig);
 }
 
 /* ---- overload --------------------------------------------------------------------------------- */
@@ -466,6 +615,27 @@ Test(check, connect_and_close_100_times)
 	cr_expect_eq(descriptors(), before);
 }
 
+/* Looked up beside the service; the last one is given up before, while or after it is found. */
+Test(check, by_name)
+{
+	struct rig rig = { 0 };
+	struct nvmfr_ctrl_opts opts;
+
+	rig_up_at(&rig, "nvmf+rdma://localhost/" SUBNQN, 8, 1024 * BLOCK);
+	must(read_block(&rig, 0, 0), "read");
+	collect(&rig, 1);
+	nvmfr_ctrl_opts_init(&opts, sizeof(opts));
+	opts.uri = "nvmf+rdma://localhost/" SUBNQN;
+	for (unsigned int i = 0; i < 20; i++) {
+		struct nvmfr_ctrl *ctrl;
+
+		must(nvmfr_connect(rig.host, &opts, &ctrl), "connect");
+		usleep(i * 100);
+		must(nvmfr_disconnect(ctrl, 0), "disconnect");
+	}
+	rig_down(&rig);
+}
+
 /* The queue pair goes with commands in flight; the controller and the buffer stay. */
 Test(check, queue_pair_100_times)
 {
@@ -538,15 +708,6 @@ Test(check, access_is_kept)
 	collect(&rig, 1);
 	must(nvmfr_buffer_release(target), "release");
 	rig_down(&rig);
-}
-
-static void poll_one(struct rig *rig, struct nvmfr_completion *cpl)
-{
-	int got;
-
-	while (!(got = nvmfr_poll(rig->qp, cpl, 1)))
-		;
-	must(got, "poll");
 }
 
 /* The target's refusal: in pattern mode it looks at what is written, here without NULLNIC_ABORT. */

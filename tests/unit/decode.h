@@ -43,7 +43,7 @@ static inline void decode_list(const struct scripted_cmd *cmd, struct decoded *d
 
 	d->count = (uint32_t)(bytes / 16);
 	d->good = d->good && scripted_le(cmd->capsule + 24, 8) == 0 && bytes % 16 == 0 &&
-		  d->count > 1 && d->count <= FAB_MAX_DESCRIPTORS && cmd->tail.addr == 0 &&
+		  d->count > 1 && d->count <= FAB_MAX_DESCRIPTORS && cmd->is_list &&
 		  cmd->tail.bytes == bytes;
 	for (uint32_t i = 0; d->good && i < d->count; i++)
 		d->pieces[i] = decode_keyed(cmd->list + (size_t)16 * i, &d->good);
@@ -58,7 +58,7 @@ static inline void decode_data(const struct scripted_cmd *cmd, struct decoded *d
 	} else if (sgl[15] == 0x01) {
 		d->pieces[0] =
 			(struct piece){ cmd->tail.addr, (uint32_t)scripted_le(sgl + 8, 4), 0 };
-		d->good = d->good && scripted_le(sgl, 8) == 0 && cmd->tail.addr &&
+		d->good = d->good && scripted_le(sgl, 8) == 0 && cmd->is_data &&
 			  cmd->tail.bytes == d->pieces[0].bytes;
 	} else {
 		d->pieces[0] = decode_keyed(sgl, &d->good);

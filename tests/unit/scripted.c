@@ -60,20 +60,28 @@ static uint32_t position_of(const struct scripted *s, uint32_t seq)
 	return seq % s->ep.send_positions;
 }
 
-static void set_tail(struct fab_ep *ep, uint32_t position, const struct fab_tail *tail)
+static bool is_list(const struct scripted *s, const struct fab_carry *carry)
 {
-	struct scripted *s = of(ep);
-	uint32_t ahead =
-		(position + ep->send_positions - position_of(s, s->posted)) % ep->send_positions;
+	uint64_t at = carry->addr - (uintptr_t)s->ep.tails;
 
-	check_running(s, "set_tail");
-	if (position >= ep->send_positions || s->posted - s->told + ahead >= ep->send_positions)
-		breach("set_tail: position %u is none, or in use", position);
-	if (s->tails[position].bytes || !tail->bytes)
-		breach("set_tail: position %u has one already, or this one is empty", position);
-	if (!tail->addr && (!ep->tails || tail->bytes > ep->tail_bytes || tail->bytes % 16))
-		breach("set_tail: %u bytes of descriptors, %u fit", tail->bytes, ep->tail_bytes);
-	s->tails[position] = *tail;
+	return s->ep.tails && at < (uint64_t)FAB_TAILS * s->ep.tail_bytes;
+}
+
+/* A list has a place of its own while its SEND is not done. */
+static void check_list(const struct scripted *s, const struct fab_carry *carry)
+{
+	uint64_t at = carry->addr - (uintptr_t)s->ep.tails;
+
+	if (at % s->ep.tail_bytes || carry->bytes > s->ep.tail_bytes || carry->bytes % 16 ||
+	    carry->lkey != s->ep.tails_lkey)
+		breach("%u bytes of descriptors at %llu of the lists, %u fit", carry->bytes,
+		       (unsigned long long)at, s->ep.tail_bytes);
+	for (uint32_t seq = s->done; seq != s->sent; seq++) {
+		const struct scripted_cmd *cmd = &s->cmds[seq & (s->keep - 1)];
+
+		if (cmd->is_list && cmd->tail.addr == carry->addr)
+			breach("a list was used again before its SEND was done");
+	}
 }
 
 static void note_outstanding(struct scripted *s, uint16_t cid)
@@ -102,18 +110,23 @@ static void take(struct scripted *s, uint32_t position)
 
 	memcpy(cmd->capsule, s->ep.capsules + (size_t)position * FAB_CAPSULE_BYTES,
 	       FAB_CAPSULE_BYTES);
-	cmd->tail = s->tails[position];
-	s->tails[position] = (struct fab_tail){ 0 };
+	cmd->tail = s->carries[position];
+	s->carries[position].bytes = 0;
+	if (!cmd->tail.bytes)
+		cmd->tail = (struct fab_carry){ 0 };
+	cmd->is_list = cmd->tail.bytes && is_list(s, &cmd->tail);
+	cmd->is_data = cmd->tail.bytes && !cmd->is_list;
 	memset(cmd->list, 0, sizeof(cmd->list));
-	if (cmd->tail.bytes && !cmd->tail.addr)
-		memcpy(cmd->list, s->ep.tails + (size_t)position * s->ep.tail_bytes,
-		       cmd->tail.bytes);
+	if (cmd->is_list) {
+		check_list(s, &cmd->tail);
+		memcpy(cmd->list, (const void *)(uintptr_t)cmd->tail.addr, cmd->tail.bytes);
+	}
 	note_outstanding(s, scripted_cid(cmd));
 	s->sent++;
 }
 
 /* 0 also where it fails: a poll tells. */
-static int post_send(struct fab_ep *ep, uint32_t first, uint32_t n)
+static int post_carrying(struct fab_ep *ep, uint32_t first, uint32_t n)
 {
 	struct scripted *s = of(ep);
 
@@ -137,6 +150,14 @@ static int post_send(struct fab_ep *ep, uint32_t first, uint32_t n)
 	return 0;
 }
 
+static int post_send(struct fab_ep *ep, uint32_t first, uint32_t n)
+{
+	for (uint32_t i = first; i < first + n && i < ep->send_positions; i++)
+		if (of(ep)->carries[i].bytes)
+			breach("position %u carries something, and was posted as if not", i);
+	return post_carrying(ep, first, n);
+}
+
 /* Up to its SEND's end a capsule and its descriptors are the NIC's to read. */
 static void check_untouched(const struct scripted *s, uint32_t seq)
 {
@@ -146,8 +167,8 @@ static void check_untouched(const struct scripted *s, uint32_t seq)
 	if (memcmp(cmd->capsule, s->ep.capsules + position * FAB_CAPSULE_BYTES,
 		   FAB_CAPSULE_BYTES) != 0)
 		breach("the capsule at position %zu changed before its SEND was done", position);
-	if (cmd->tail.bytes && !cmd->tail.addr &&
-	    memcmp(cmd->list, s->ep.tails + position * s->ep.tail_bytes, cmd->tail.bytes) != 0)
+	if (cmd->is_list &&
+	    memcmp(cmd->list, (const void *)(uintptr_t)cmd->tail.addr, cmd->tail.bytes) != 0)
 		breach("the descriptors at position %zu changed before its SEND was done",
 		       position);
 }
@@ -357,7 +378,7 @@ static const struct fab_ops ops = {
 	.mr_reg = mr_reg,
 	.mr_dereg = mr_dereg,
 	.post_send = post_send,
-	.set_tail = set_tail,
+	.post_carrying = post_carrying,
 	.post_recv = post_recv,
 	.poll = poll_ring,
 	.arm = arm,
@@ -376,12 +397,15 @@ static void make_rings(struct scripted *s, uint32_t max_descriptors)
 	ep->tail_bytes = max_descriptors > 1 ? 16 * max_descriptors : 0;
 	ep->capsules = calloc(ep->send_positions, FAB_CAPSULE_BYTES);
 	ep->responses = malloc((size_t)ep->recv_positions * FAB_RESPONSE_BYTES);
-	ep->tails = ep->tail_bytes ? calloc(ep->send_positions, ep->tail_bytes) : NULL;
-	s->tails = calloc(ep->send_positions, sizeof(*s->tails));
+	ep->tails = ep->tail_bytes ? calloc(FAB_TAILS, ep->tail_bytes) : NULL;
+	ep->tails_lkey = SCRIPTED_LKEY - 1;
+	s->carries = calloc(ep->send_positions, sizeof(*s->carries));
+	ep->carries = (unsigned char *)s->carries;
+	ep->carry_stride = sizeof(*s->carries);
 	for (s->keep = 64; s->keep < 2 * ep->send_positions;)
 		s->keep *= 2;
 	s->cmds = calloc(s->keep, sizeof(*s->cmds));
-	if (!ep->capsules || !ep->responses || !s->tails || !s->cmds ||
+	if (!ep->capsules || !ep->responses || !s->carries || !s->cmds ||
 	    (ep->tail_bytes && !ep->tails))
 		breach("no memory");
 	memset(ep->responses, 0xee, (size_t)ep->recv_positions * FAB_RESPONSE_BYTES);
@@ -417,7 +441,7 @@ void scripted_free(struct scripted *s)
 	free(s->ep.capsules);
 	free(s->ep.tails);
 	free(s->ep.responses);
-	free(s->tails);
+	free(s->carries);
 	free(s->cmds);
 	close(s->fd);
 	free(s);

@@ -82,14 +82,15 @@ static inline struct fab_event rig_request(struct rig *rig, struct fab_ep *ep,
 
 /* ---- commands --------------------------------------------------------------------------------- */
 
-static inline uint32_t rig_post(struct queue *q, struct nvme_sqe *sqe, const struct fab_tail *tail)
+static inline uint32_t rig_post(struct queue *q, struct nvme_sqe *sqe, const struct fab_carry *carry)
 {
 	uint32_t position = q->send_position;
 
 	sqe->cid = to_le16(q->cid++);
 	memcpy(q->ep->capsules + (size_t)position * FAB_CAPSULE_BYTES, sqe, sizeof(*sqe));
-	if (tail)
-		ops->set_tail(q->ep, position, tail);
+	if (carry)
+		memcpy(q->ep->carries + (size_t)position * q->ep->carry_stride, carry,
+		       sizeof(*carry));
 	cr_assert_eq(ops->post_send(q->ep, position, 1), 0, "post: %s", q->ep->error);
 	q->send_position = position + 1 == q->ep->send_positions ? 0 : position + 1;
 	return position;

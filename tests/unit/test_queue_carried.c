@@ -21,7 +21,7 @@ static void up(struct rig *rig)
 
 static bool carried(const struct rig *rig)
 {
-	return scripted_last(rig->s, 0)->tail.addr != 0;
+	return scripted_last(rig->s, 0)->is_data;
 }
 
 static unsigned int poll_all(struct rig *rig, struct nvmfr_completion *cpls, unsigned int max)

@@ -63,7 +63,7 @@ Test(queue_iov, a_list_of_two)
 	cr_assert_eq(nvmfr__qpair_submit(rig.qp, &io, 1), 1, "%s", nvmfr__err_get());
 	cmd = scripted_last(rig.s, 0);
 	cr_expect_arr_eq(cmd->capsule, want, sizeof(want));
-	cr_expect(cmd->tail.addr == 0 && cmd->tail.bytes == 32, "the tail is the list");
+	cr_expect(cmd->is_list && cmd->tail.bytes == 32, "the tail is the list");
 	cr_expect_arr_eq(cmd->list, list, sizeof(list));
 	rig_down(&rig);
 }

@@ -170,7 +170,7 @@ static void check_data(struct promise *p, const struct decoded *d, const struct 
 	CHECK(d->bytes == (uint64_t)d->blocks * 512 && d->count <= m.opts.max_descriptors);
 	for (uint32_t i = 0; i < d->count; i++)
 		check_piece(p, d, i);
-	p->carried = cmd->tail.addr != 0;
+	p->carried = cmd->is_data;
 	if (p->carried)
 		CHECK(p->op == NVMFR_OP_WRITE && d->bytes <= m.opts.icd_bytes &&
 		      cmd->tail.lkey == SCRIPTED_LKEY);

@@ -53,11 +53,11 @@ Test(soft_data, in_capsule)
 {
 	struct rig rig;
 	struct nvme_sqe sqe;
-	struct fab_tail tail;
+	struct fab_carry tail;
 
 	rig_up(&rig, NULL);
 	memset(rig.data, 'x', 512);
-	tail = (struct fab_tail){ .addr = (uintptr_t)rig.data, .bytes = 512, .lkey = rig.mr.lkey };
+	tail = (struct fab_carry){ .addr = (uintptr_t)rig.data, .bytes = 512, .lkey = rig.mr.lkey };
 	sqe = rig_rw(&rig, NVME_IO_WRITE, 0, 1);
 	sqe.dptr = nvme_sgl_icd(0, 512);
 	rig_post(&rig.io, &sqe, &tail);
@@ -75,7 +75,7 @@ Test(soft_data, descriptor_list)
 {
 	struct rig rig;
 	struct nvme_sqe sqe;
-	struct fab_tail tail = { .bytes = 32 };
+	struct fab_carry tail;
 	struct nvme_sgl list[2];
 
 	rig_up(&rig, NULL);
@@ -85,7 +85,9 @@ Test(soft_data, descriptor_list)
 	list[1] = rig_sgl(&rig, 5000, 324);
 	sqe = rig_rw(&rig, NVME_IO_WRITE, 0, 2);
 	sqe.dptr = nvme_sgl_last_seg(0, sizeof(list));
-	memcpy(rig.io.ep->tails + rig.io.send_position * rig.io.ep->tail_bytes, list, sizeof(list));
+	tail = (struct fab_carry){ (uintptr_t)rig.io.ep->tails + 32, sizeof(list),
+				   rig.io.ep->tails_lkey };
+	memcpy(rig.io.ep->tails + 32, list, sizeof(list));
 	rig_post(&rig.io, &sqe, &tail);
 	cr_expect_eq(rig_status(rig_answer(&rig.io)), 0, "write");
 	sqe = rig_rw(&rig, NVME_IO_READ, 0, 2);
@@ -295,10 +297,10 @@ Test(soft_key, a_bad_lkey_fails_the_send)
 {
 	struct rig rig;
 	struct nvme_sqe sqe;
-	struct fab_tail tail;
+	struct fab_carry tail;
 
 	rig_up(&rig, NULL);
-	tail = (struct fab_tail){ .addr = (uintptr_t)rig.data, .bytes = 512, .lkey = rig.mr.lkey + 0x100 };
+	tail = (struct fab_carry){ .addr = (uintptr_t)rig.data, .bytes = 512, .lkey = rig.mr.lkey + 0x100 };
 	sqe = rig_rw(&rig, NVME_IO_WRITE, 0, 1);
 	sqe.dptr = nvme_sgl_icd(0, 512);
 	rig_post(&rig.io, &sqe, &tail);

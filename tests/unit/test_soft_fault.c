@@ -62,14 +62,14 @@ Test(soft_fault, early_answer_before_the_send_is_done)
 	struct rig rig;
 	struct nvme_sqe sqe;
 	struct nvme_cqe cqe;
-	struct fab_tail tail;
+	struct fab_carry tail;
 	uint32_t done;
 
 	rig_up(&rig, NULL);
 	nvmfr__clock_freeze(&rig.clock);
 	done = rig.io.sends_done;
 	rig_plan(&rig, NVMFR_SOFT_FAULT_EARLY, 10);
-	tail = (struct fab_tail){ .addr = (uintptr_t)rig.data, .bytes = 512, .lkey = rig.mr.lkey };
+	tail = (struct fab_carry){ .addr = (uintptr_t)rig.data, .bytes = 512, .lkey = rig.mr.lkey };
 	sqe = rig_rw(&rig, NVME_IO_WRITE, 0, 1);
 	sqe.dptr = nvme_sgl_icd(0, 512);
 	rig_post(&rig.io, &sqe, &tail);

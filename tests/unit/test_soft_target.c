@@ -103,7 +103,7 @@ Test(soft_cm, faults)
 
 struct connect_case {
 	const char *name;
-	size_t offset;          /* of a byte of the data that is set */
+	size_t offset; /* of a byte of the data that is set */
 	uint8_t byte;
 	uint16_t sqsize;
 	uint32_t flags;
@@ -116,9 +116,15 @@ Test(soft_connect, refusals)
 	static const struct connect_case cases[] = {
 		{ "fine", 0, 1, 32, 0, 0, 1 },
 		{ "zero host ID", 0, 0, 32, 0, NVME_ST_CONNECT_INVALID_PARAM, 0x10000 },
+		{ "host ID of one bit", 15, 0x80, 32, 0, 0, 1 },
 		{ "wrong subnqn", 256, 'X', 32, 0, NVME_ST_CONNECT_INVALID_PARAM, 0x10100 },
+		{ "dirt right behind subnqn", 256 + sizeof(NVMFR_SOFT_SUBNQN), 'X', 32, 0,
+		  NVME_ST_CONNECT_INVALID_PARAM, 0x10100 },
 		{ "dirt behind subnqn", 511, 'X', 32, 0, NVME_ST_CONNECT_INVALID_PARAM, 0x10100 },
+		{ "dirt right behind hostnqn", 512 + sizeof(RIG_HOSTNQN), 'X', 32, 0,
+		  NVME_ST_CONNECT_INVALID_PARAM, 0x10200 },
 		{ "dirt behind hostnqn", 767, 'X', 32, 0, NVME_ST_CONNECT_INVALID_PARAM, 0x10200 },
+		{ "no hostnqn", 512, 0, 32, 0, NVME_ST_CONNECT_INVALID_PARAM, 0x10200 },
 		{ "fixed controller", 16, 0, 32, 0, NVME_ST_CONNECT_INVALID_PARAM, 0x10010 },
 		{ "other SQSIZE", 0, 1, 31, 0, NVME_ST_CONNECT_INVALID_PARAM, 44 },
 		{ "host refused", 0, 1, 32, NVMFR_SOFT_DENY_HOSTS, NVME_ST_CONNECT_INVALID_HOST, 0x10200 },
@@ -151,7 +157,7 @@ Test(soft_connect, no_in_capsule_data_on_the_admin_queue)
 {
 	struct rig rig;
 	struct nvme_sqe sqe;
-	struct fab_tail tail;
+	struct fab_carry tail;
 
 	rig_open(&rig, NULL);
 	rig.admin = (struct queue){ .ep = rig_ep(&rig, 0, 32) };
@@ -159,7 +165,7 @@ Test(soft_connect, no_in_capsule_data_on_the_admin_queue)
 	rig_request(&rig, rig.admin.ep, nvme_cm_request(0, 32, 0));
 	nvme_sqe_connect(&sqe, 0, 32, 0, 0);
 	sqe.dptr = nvme_sgl_icd(0, 1024);
-	tail = (struct fab_tail){ .addr = (uintptr_t)rig.data, .bytes = 1024, .lkey = rig.mr.lkey };
+	tail = (struct fab_carry){ .addr = (uintptr_t)rig.data, .bytes = 1024, .lkey = rig.mr.lkey };
 	rig_post(&rig.admin, &sqe, &tail);
 	rig_answer(&rig.admin);
 	cr_expect(rig.admin.bad, "the connection is gone");
@@ -167,7 +173,7 @@ Test(soft_connect, no_in_capsule_data_on_the_admin_queue)
 	rig_down(&rig);
 }
 
-Test(soft_connect, io_queue_rules)
+Test(soft_connect, queue_that_exists)
 {
 	struct rig rig;
 	struct queue q;
@@ -177,12 +183,80 @@ Test(soft_connect, io_queue_rules)
 	q = (struct queue){ .ep = rig_ep(&rig, 1, 8) };
 	rig_request(&rig, q.ep, nvme_cm_request(1, 8, rig.cntlid));
 	data = rig_connect_data(&rig, rig.cntlid);
-	cr_expect_eq(rig_status(rig_fabrics_connect(&rig, &q, 1, 8, &data)), NVME_ST_SEQUENCE_ERROR,
-		     "the queue exists");
-	data.hostid[0] = 9;
-	cr_expect_eq(rig_status(rig_fabrics_connect(&rig, &q, 1, 8, &data)),
-		     NVME_ST_CONNECT_INVALID_PARAM, "another host");
+	cr_expect_eq(rig_status(rig_fabrics_connect(&rig, &q, 1, 8, &data)), NVME_ST_SEQUENCE_ERROR);
 	ops->ep_destroy(q.ep);
+	rig_down(&rig);
+}
+
+struct identity_case {
+	const char *name;
+	size_t offset; /* of bytes of the data that are set */
+	const char *bytes;
+	uint64_t result; /* 0: fine */
+};
+
+/* What the admin queue said holds for its association: an I/O queue that says otherwise is refused. */
+Test(soft_connect, io_queue_of_another)
+{
+	static const struct identity_case cases[] = {
+		{ "other host ID", 0, "\x09", 0x10000 },
+		{ "host ID, last byte", 15, "\x01", 0x10000 },
+		{ "no host ID", 0, "", 0x10000 },
+		{ "other hostnqn", 512, "nqn.2026-12.org.example:x", 0x10200 },
+		{ "longer hostnqn", 512 + sizeof(RIG_HOSTNQN) - 1, "2", 0x10200 },
+		{ "dirt behind hostnqn", 512 + sizeof(RIG_HOSTNQN), "2", 0x10200 },
+		{ "other subnqn", 256, "nqn.2026-12.org.example:x", 0x10100 },
+		{ "dirt behind subnqn", 256 + sizeof(NVMFR_SOFT_SUBNQN), "2", 0x10100 },
+		{ "discovery", 256, NVME_DISCOVERY_NQN, 0x10100 },
+		{ "other controller", 16, "\x4d", 0x10010 },
+		{ "the same", 0, "\x01", 0 },
+	};
+	struct rig rig;
+
+	rig_up(&rig, NULL);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const struct identity_case *c = &cases[i];
+		struct nvme_connect_data data = rig_connect_data(&rig, rig.cntlid);
+		size_t bytes = c->offset == 256 || c->offset == 512 ? NVME_NQN_FIELD_BYTES : 1;
+		struct queue q = { .ep = rig_ep(&rig, 2, 8) };
+		struct nvme_cqe cqe;
+
+		strncpy((char *)&data + c->offset, c->bytes, bytes);
+		rig_request(&rig, q.ep, nvme_cm_request(2, 8, rig.cntlid));
+		cqe = rig_fabrics_connect(&rig, &q, 2, 8, &data);
+		cr_expect_eq(rig_status(cqe), c->result ? NVME_ST_CONNECT_INVALID_PARAM : 0, "%s: %x",
+			     c->name, rig_status(cqe));
+		cr_expect_eq(from_le64(cqe.result), c->result ? c->result : rig.cntlid, "%s: %llx",
+			     c->name, (unsigned long long)from_le64(cqe.result));
+		ops->ep_destroy(q.ep);
+	}
+	rig_down(&rig);
+}
+
+static uint16_t second_host(struct rig *rig, uint8_t hostid, char in_hostnqn)
+{
+	struct nvme_connect_data data = rig_connect_data(rig, NVME_CNTLID_DYNAMIC);
+	struct queue q = { .ep = rig_ep(rig, 0, 32) };
+	uint16_t status;
+
+	data.hostid[0] = hostid;
+	data.hostnqn[sizeof(RIG_HOSTNQN) - 2] = in_hostnqn;
+	rig_request(rig, q.ep, nvme_cm_request(0, 32, 0));
+	status = rig_status(rig_fabrics_connect(rig, &q, 0, 32, &data));
+	ops->ep_destroy(q.ep);
+	return status;
+}
+
+Test(soft_connect, a_host_id_belongs_to_one_host_nqn)
+{
+	struct rig rig;
+
+	rig_up(&rig, NULL);
+	cr_expect_eq(second_host(&rig, 1, '2'), NVME_ST_CONNECT_INVALID_HOST, "taken");
+	cr_expect_eq(second_host(&rig, 1, '1'), 0, "the same host again");
+	cr_expect_eq(second_host(&rig, 2, '2'), 0, "another host");
+	cr_expect_eq(second_host(&rig, 2, '3'), 0, "the ID is free when its host has left");
+	cr_expect_eq(second_host(&rig, 3, '1'), 0, "one host NQN, several IDs");
 	rig_down(&rig);
 }
 
@@ -466,13 +540,13 @@ Test(soft_io, capsule_longer_than_ioccsz)
 {
 	struct nvmfr_soft_opts opts;
 	struct nvme_sqe sqe;
-	struct fab_tail tail;
+	struct fab_carry tail;
 	struct rig rig;
 
 	nvmfr__soft_opts_default(&opts);
 	opts.ioccsz = 4 + 31;
 	rig_up(&rig, &opts);
-	tail = (struct fab_tail){ .addr = (uintptr_t)rig.data, .bytes = 512, .lkey = rig.mr.lkey };
+	tail = (struct fab_carry){ .addr = (uintptr_t)rig.data, .bytes = 512, .lkey = rig.mr.lkey };
 	sqe = rig_rw(&rig, NVME_IO_WRITE, 0, 1);
 	sqe.dptr = nvme_sgl_icd(0, 512);
 	rig_post(&rig.io, &sqe, &tail);

@@ -20,7 +20,11 @@
 #include "wire/fabrics.h"
 #include "wire/sqe.h"
 
-enum { BLOCK = 512, BLOCKS = 8, DATA = BLOCK * BLOCKS, MANY = 1000, EVENT_MS = 5000 };
+enum { BLOCK = 512,
+       BLOCKS = 8,
+       DATA = BLOCK * BLOCKS,
+       MANY = 1000,
+       EVENT_MS = 5000 };
 
 static const uint8_t hostid[16] = { 1, 2, 3 };
 
@@ -127,17 +131,20 @@ static struct nvme_sqe *capsule(struct line *line)
 }
 
 /* Writes sqe at the next position, posts it, and gives the position. */
-static uint32_t post(struct line *line, struct nvme_sqe *sqe, const struct fab_tail *tail)
+static uint32_t post(struct line *line, struct nvme_sqe *sqe, const struct fab_carry *carry)
 {
 	uint32_t at = line->send_next;
-	const struct ibv_send_wr *wr;
+	int (*post_send)(struct fab_ep *, uint32_t, uint32_t) =
+		carry ? nvmfr__fab_verbs.post_carrying : nvmfr__fab_verbs.post_send;
+	const struct verbs_send *wr;
 
 	sqe->cid = to_le16(line->cid++);
 	*capsule(line) = *sqe;
-	if (tail)
-		nvmfr__fab_verbs.set_tail(line->ep, at, tail);
-	cr_assert_eq(nvmfr__fab_verbs.post_send(line->ep, at, 1), 0, "%s", line->ep->error);
-	wr = &nvmfr__to_verbs_ep(line->ep)->send_wrs[at];
+	if (carry)
+		memcpy(line->ep->carries + (size_t)at * line->ep->carry_stride, carry,
+		       sizeof(*carry));
+	cr_assert_eq(post_send(line->ep, at, 1), 0, "%s", line->ep->error);
+	wr = &nvmfr__to_verbs_ep(line->ep)->sends[at];
 	cr_expect(wr->num_sge == 1 && wr->send_flags == (at % 16 == 15 ? IBV_SEND_SIGNALED : 0u));
 	line->send_next = (at + 1) % line->ep->send_positions;
 	return at;
@@ -400,13 +407,14 @@ Test(verbs, tails_carry_data_and_descriptors, .timeout = 60)
 	struct line a, io;
 	struct area area;
 	struct nvme_sqe sqe;
-	struct fab_tail tail;
+	struct fab_carry tail;
 
 	rig_up(&rig);
 	connect_both(&rig, &a, &io, 40);
 	area_up(&area, rig.dev);
 	for (uint64_t i = 0; i < MANY; i++) {
-		uint32_t done = io.sends_done, at = io.send_next;
+		unsigned char *place = io.ep->tails + i / 2 % FAB_TAILS * io.ep->tail_bytes;
+		uint32_t done = io.sends_done;
 		struct nvme_sgl list[2] = {
 			nvme_sgl_keyed((uintptr_t)area.out, BLOCK, area.rkey),
 			nvme_sgl_keyed((uintptr_t)area.out + BLOCK, DATA - BLOCK, area.rkey),
@@ -416,11 +424,12 @@ Test(verbs, tails_carry_data_and_descriptors, .timeout = 60)
 		rw_sqe(&sqe, NVME_IO_WRITE, i * 16);
 		if (i & 1) {
 			sqe.dptr = nvme_sgl_icd(0, DATA);
-			tail = (struct fab_tail){ (uintptr_t)area.out, DATA, area.lkey };
+			tail = (struct fab_carry){ (uintptr_t)area.out, DATA, area.lkey };
 		} else {
-			memcpy(io.ep->tails + at * io.ep->tail_bytes, list, sizeof(list));
+			memcpy(place, list, sizeof(list));
 			sqe.dptr = nvme_sgl_last_seg(0, sizeof(list));
-			tail = (struct fab_tail){ 0, sizeof(list), 0 };
+			tail = (struct fab_carry){ (uintptr_t)place, sizeof(list),
+						   io.ep->tails_lkey };
 		}
 		post(&io, &sqe, &tail);
 		cr_expect_eq(from_le16(take(&io, 1).status), 0);
@@ -485,13 +494,13 @@ Test(verbs, a_broken_connection_says_why, .timeout = 60)
 	struct line a, io;
 	struct area area;
 	struct nvme_sqe sqe;
-	struct fab_tail tail;
+	struct fab_carry tail;
 	struct fab_event ev;
 
 	rig_up(&rig);
 	connect_both(&rig, &a, &io, 40);
 	area_up(&area, rig.dev);
-	tail = (struct fab_tail){ (uintptr_t)area.out, DATA, area.lkey ^ 1 };
+	tail = (struct fab_carry){ (uintptr_t)area.out, DATA, area.lkey ^ 1 };
 	rw_sqe(&sqe, NVME_IO_WRITE, 0);
 	sqe.dptr = nvme_sgl_icd(0, DATA);
 	post(&io, &sqe, &tail);

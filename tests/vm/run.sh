@@ -11,7 +11,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 [ $# = 1 ] || [ $# = 2 ] || { sed -n '4,8p' "$0" >&2; exit 2; }
 build=$(cd "$1" && pwd) || exit 2
 
-for program in examples/{identify,copy,read,nvmfr-perf} tests/vm/vmcheck; do
+for program in examples/{identify,copy,read,nvmfr-perf,zerocopy} tests/vm/vmcheck; do
 	[ -x "$build/$program" ] || missing+=" $program"
 done
 if [ -n "${missing:-}" ] && [ -z "${2:-}" ]; then
