@@ -43,6 +43,8 @@ struct nvmfr_ctrl;
 struct nvmfr_qpair;
 /** I/Os of a queue pair that are built once and submitted again and again. */
 struct nvmfr_prepared;
+/** Queue pairs of one thread that are polled together. */
+struct nvmfr_group;
 /** Registered memory, good for every controller of its host. */
 struct nvmfr_buffer;
 
@@ -488,6 +490,7 @@ struct nvmfr_qpair_opts {
 	uint64_t qpair_data;      /**< comes back in each completion */
 	uint32_t flags;           /**< zero */
 	uint32_t reserved;        /**< zero */
+	struct nvmfr_group *group; /**< of the same host; it belongs to the group's thread from then on. NULL: on its own */
 };
 
 /** What is known of a queue pair. */
@@ -518,7 +521,7 @@ NVMFR_API void nvmfr_qpair_opts_init(struct nvmfr_qpair_opts *opts, size_t size)
  * @param opts  NULL: defaults
  * @param out   receives the queue pair, NULL on failure
  *
- * Threads: any; from then on it belongs to one thread at a time.
+ * Threads: any, of a group its owner; from then on it belongs to one thread at a time.
  * Returns: 0; -EINVAL; -E2BIG; -ENOTCONN the controller is not live; -ENOSPC all granted queues are in use;
  * -EOPNOTSUPP a discovery controller; -ENOMEM.
  */
@@ -526,7 +529,8 @@ NVMFR_API NVMFR_MUST_CHECK int nvmfr_qpair_create(struct nvmfr_ctrl *ctrl, const
 						  struct nvmfr_qpair **out);
 
 /**
- * Waits until a queue pair is live or lost. With NVMFR_HOST_MANUAL it drives the host meanwhile.
+ * Waits until a queue pair is live or lost. With NVMFR_HOST_MANUAL it drives the host meanwhile. Of a
+ * group: completions of the others that arrive meanwhile wait for the next poll.
  *
  * @param qp          the queue pair
  * @param timeout_ms  -1: as long as the connect's own bound
@@ -549,12 +553,12 @@ NVMFR_API int nvmfr_qpair_info(struct nvmfr_qpair *qp, struct nvmfr_qpair_info *
 
 /**
  * A descriptor to sleep on after nvmfr_qpair_arm() answered 0: readable at the next completion or when
- * the service has something to say. Level triggered; made at the first call.
+ * the service has something to say. Level triggered; made at the first call. Of a group: the group's.
  *
  * @param qp  the queue pair
  *
  * Threads: the owner.
- * Returns: the descriptor, owned by the queue pair; -errno.
+ * Returns: the descriptor, owned by the queue pair or its group; -errno.
  */
 NVMFR_API int nvmfr_qpair_fd(struct nvmfr_qpair *qp);
 
@@ -576,6 +580,73 @@ NVMFR_API int nvmfr_qpair_arm(struct nvmfr_qpair *qp);
  * Threads: the owner.
  */
 NVMFR_API void nvmfr_qpair_destroy(struct nvmfr_qpair *qp);
+
+/* ---- group ------------------------------------------------------------------------------------ */
+
+/** Options of a group. */
+struct nvmfr_group_opts {
+	size_t size;         /**< sizeof this struct; set by init */
+	uint32_t max_qpairs; /**< 1 to 65535: room for so many is made at once; more work, each lot a little slower */
+	uint32_t flags;      /**< zero */
+};
+
+/**
+ * Fills opts with defaults: 64 queue pairs.
+ *
+ * @param opts  to fill
+ * @param size  sizeof *opts
+ *
+ * Threads: any.
+ */
+NVMFR_API void nvmfr_group_opts_init(struct nvmfr_group_opts *opts, size_t size);
+
+/**
+ * Creates a group: queue pairs of one thread, of any controllers of one host, that are polled together.
+ * They share completion queues and descriptors, and an idle one costs a poll nothing. Queue pairs enter by
+ * nvmfr_qpair_opts.group; over RDMA they connect while the group's owner polls, waits or sleeps, in the group or on a
+ * queue pair of it.
+ *
+ * @param host  the host, which outlives the group
+ * @param opts  NULL: defaults
+ * @param out   receives the group, NULL on failure
+ *
+ * Threads: any; from then on it belongs to one thread at a time, with its queue pairs.
+ * Returns: 0; -EINVAL or -E2BIG bad options; -EMFILE or -ENFILE no descriptor; -ENOMEM; -EOWNERDEAD.
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_group_create(struct nvmfr_host *host, const struct nvmfr_group_opts *opts,
+						  struct nvmfr_group **out);
+
+/**
+ * A descriptor to sleep on after nvmfr_group_arm() answered 0: readable at the next completion of any of its
+ * queue pairs or when the service has something to say to one. Level triggered.
+ *
+ * @param group  the group
+ *
+ * Threads: the owner.
+ * Returns: the descriptor, owned by the group; -EINVAL; -EOWNERDEAD in a forked child.
+ */
+NVMFR_API int nvmfr_group_fd(const struct nvmfr_group *group);
+
+/**
+ * Asks for a wake-up at the next completion. Poll until 0, arm, and only if it answers 0 sleep on the descriptor.
+ *
+ * @param group  the group
+ *
+ * Threads: the owner.
+ * Returns: 0 sleep; 1 poll again first; -EINVAL; -EOWNERDEAD in a forked child; another -errno the descriptor or
+ * device failed.
+ */
+NVMFR_API int nvmfr_group_arm(struct nvmfr_group *group);
+
+/**
+ * Ends a group.
+ *
+ * @param group  the group, or NULL
+ *
+ * Threads: the owner.
+ * Returns: 0; -EBUSY queue pairs of it exist, and nothing happened.
+ */
+NVMFR_API int nvmfr_group_destroy(struct nvmfr_group *group);
 
 /* ---- I/O -------------------------------------------------------------------------------------- */
 
@@ -763,6 +834,38 @@ NVMFR_API NVMFR_MUST_CHECK int nvmfr_poll(struct nvmfr_qpair *qp, struct nvmfr_c
  */
 NVMFR_API NVMFR_MUST_CHECK int nvmfr_wait(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int min,
 					  unsigned int max, int timeout_ms);
+
+/**
+ * Collects completions of all queue pairs of a group, without waiting: nvmfr_completion.qpair_data tells
+ * whose. None that has completions is passed over for another. nvmfr_poll() on one of them is possible, too.
+ *
+ * @param group  the group
+ * @param out    room for max
+ * @param max    1 or more
+ *
+ * Threads: the owner.
+ * Returns: how many; 0: none is there. A queue pair that was lost is no error here: the completions of what was in
+ * flight come, then it is silent, and nvmfr_qpair_info() and its submits tell. -EINVAL; -EOWNERDEAD in a forked child.
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_group_poll(struct nvmfr_group *group, struct nvmfr_completion *out,
+						unsigned int max);
+
+/**
+ * Collects completions of a group: polls a little, then sleeps until min are there or the time is over. With
+ * NVMFR_HOST_MANUAL it drives the host meanwhile.
+ *
+ * @param group       the group
+ * @param out         room for max
+ * @param min         1 to max
+ * @param max         1 or more
+ * @param timeout_ms  -1: no bound of its own
+ *
+ * Threads: the owner.
+ * Returns: how many, fewer than min when the time is over or nothing is left in flight; -EINVAL a bad
+ * argument, or no timeout and nothing in flight; other errors as nvmfr_group_poll().
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_group_wait(struct nvmfr_group *group, struct nvmfr_completion *out,
+						unsigned int min, unsigned int max, int timeout_ms);
 
 /**
  * Reads any byte range and waits for it: whole blocks straight to their place, the unaligned head and

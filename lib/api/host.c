@@ -10,6 +10,7 @@
 #include "api/identity.h"
 #include "base/opts.h"
 #include "ctrl/ctrl.h"
+#include "queue/group.h"
 
 void nvmfr_host_opts_init(struct nvmfr_host_opts *opts, size_t size)
 {
@@ -184,6 +185,11 @@ static void release_left(struct nvmfr_host *host)
 		while (host->ctrls->entries)
 			nvmfr__ioqueue_destroy(host->ctrls->entries->qp);
 		nvmfr__ctrl_free(host->ctrls);
+	}
+	while (host->groups) {
+		nvmfr__log(&host->log, NVMFR_LOG_ERROR,
+			   "the host ends and a group was not destroyed");
+		nvmfr__group_end(host, host->groups);
 	}
 	while (host->buffers) {
 		nvmfr__log(&host->log, NVMFR_LOG_ERROR,

@@ -8,6 +8,7 @@
 #include "api/wait.h"
 #include "base/opts.h"
 #include "ctrl/ctrl.h"
+#include "queue/group.h"
 
 void nvmfr_qpair_opts_init(struct nvmfr_qpair_opts *opts, size_t size)
 {
@@ -54,21 +55,92 @@ static int check_qpair(struct nvmfr_qpair *qp)
 	return nvmfr__qpair_forked(qp) ? nvmfr__qpair_state_error(qp) : 0;
 }
 
-int nvmfr_qpair_wait(struct nvmfr_qpair *qp, int timeout_ms)
-{
-	struct nvmfr_host *host;
-	uint64_t deadline;
-	int err = check_qpair(qp);
+/* ---- waiting --------------------------------------------------------------------------------- */
 
-	if (err)
-		return err;
-	host = qpair_host(qp);
+static int wait_poll(void *object, struct nvmfr_completion *out, unsigned int max)
+{
+	return nvmfr__qpair_poll(object, out, max);
+}
+
+static int wait_fd(void *object)
+{
+	return nvmfr__qpair_fd(object);
+}
+
+static int wait_arm(void *object)
+{
+	return nvmfr__qpair_arm(object);
+}
+
+static bool wait_pending(void *object)
+{
+	const struct nvmfr_qpair *qp = object;
+
+	return !likely_live(qp) || free_slots(qp) != qp->depth || qp->chores.backlog;
+}
+
+static uint64_t wait_due(void *object)
+{
+	const struct nvmfr_qpair *qp = object;
+
+	return likely_live(qp) ? qp->ops->ep_due_ns(qp->ep) : UINT64_MAX;
+}
+
+/* The service does it all. */
+static void await_alone(struct nvmfr_qpair *qp, int timeout_ms)
+{
+	struct nvmfr_host *host = qpair_host(qp);
+	uint64_t deadline;
+
 	pthread_mutex_lock(&host->lock);
 	deadline =
 		timeout_ms < 0 ? UINT64_MAX : nvmfr__clock_now_ns(&host->clock) + MS_NS(timeout_ms);
 	while (qp->link.state == LINK_CONNECTING && nvmfr__service_wait(host, deadline))
 		;
 	pthread_mutex_unlock(&host->lock);
+}
+
+/* 1: it connects no more, which counts as the one completion that is waited for. */
+static int await_poll(void *object, struct nvmfr_completion *out, unsigned int max)
+{
+	struct nvmfr_qpair *qp = object;
+
+	(void)out;
+	(void)max;
+	nvmfr__group_pump(qp->group);
+	if (qpair_has_news(qp))
+		nvmfr__qpair_adopt(qp);
+	return qp->state != LINK_CONNECTING;
+}
+
+/* The answer to its Connect comes where the group's completions do: this thread has to look. */
+static int await_in_group(struct nvmfr_qpair *qp, int timeout_ms)
+{
+	struct wait_pace pace = { 0 };
+	struct wait_source source = { .host = qpair_host(qp),
+				      .object = qp,
+				      .pace = &pace,
+				      .poll = await_poll,
+				      .fd = wait_fd,
+				      .arm = wait_arm,
+				      .pending = wait_pending,
+				      .due_ns = wait_due };
+	struct nvmfr_completion none;
+	int n = nvmfr__wait(&source, &none, 1, 1, timeout_ms);
+
+	return n < 0 ? n : 0;
+}
+
+int nvmfr_qpair_wait(struct nvmfr_qpair *qp, int timeout_ms)
+{
+	int err = check_qpair(qp);
+
+	if (!err && qp->group)
+		err = await_in_group(qp, timeout_ms);
+	else if (!err)
+		await_alone(qp, timeout_ms);
+	if (err)
+		return err;
 	nvmfr__qpair_adopt(qp);
 	if (qp->state == LINK_LIVE && !qp->broken)
 		return 0;
@@ -125,37 +197,6 @@ void nvmfr_qpair_destroy(struct nvmfr_qpair *qp)
 	if (qp)
 		nvmfr__ioqueue_destroy(qp);
 	(void)nvmfr_buffer_release(scratch);
-}
-
-/* ---- waiting --------------------------------------------------------------------------------- */
-
-static int wait_poll(void *object, struct nvmfr_completion *out, unsigned int max)
-{
-	return nvmfr__qpair_poll(object, out, max);
-}
-
-static int wait_fd(void *object)
-{
-	return nvmfr__qpair_fd(object);
-}
-
-static int wait_arm(void *object)
-{
-	return nvmfr__qpair_arm(object);
-}
-
-static bool wait_pending(void *object)
-{
-	const struct nvmfr_qpair *qp = object;
-
-	return !likely_live(qp) || free_slots(qp) != qp->depth || qp->backlog;
-}
-
-static uint64_t wait_due(void *object)
-{
-	const struct nvmfr_qpair *qp = object;
-
-	return likely_live(qp) ? qp->ops->ep_due_ns(qp->ep) : UINT64_MAX;
 }
 
 int nvmfr_wait(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int min,

@@ -8,11 +8,13 @@
 #include "wire/status.h"
 
 int nvmfr__attempt_start(struct nvmfr_ctrl *ctrl, uint16_t qid, uint16_t depth,
-			 uint16_t max_descriptors, void *owner, struct fab_ep **out)
+			 uint16_t max_descriptors, void *owner, struct fab_group *group,
+			 struct fab_ep **out)
 {
 	struct nvme_cm_request req = nvme_cm_request(qid, depth, qid ? ctrl->cntlid : 0);
 	struct fab_ep_params params = {
 		.owner = owner,
+		.group = group,
 		.qid = qid,
 		.depth = depth,
 		.max_descriptors = max_descriptors,

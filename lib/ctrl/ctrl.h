@@ -20,6 +20,7 @@
 #include "wire/limits.h"
 
 enum {
+	CTRL_QID_WORDS = (UINT16_MAX + 1) / 64,
 	CTRL_PAGE_BYTES = 4096,
 	CTRL_PARALLEL_QUEUES = 8, /* I/O queues that connect at a time */
 	CTRL_MAX_AERS = 4,
@@ -61,7 +62,7 @@ enum entry_phase {
 
 /* What the service knows of an I/O queue. */
 struct entry {
-	struct entry *next;
+	struct entry *next, **prev;
 	struct nvmfr_ctrl *ctrl;
 	struct nvmfr_qpair *qp;
 	struct fab_ep *ep; /* while connecting; then qp->link.ep */
@@ -72,6 +73,7 @@ struct entry {
 	uint64_t deadline_ns;
 	uint16_t qid, depth;
 	uint16_t max_descriptors;
+	struct fab_group *group; /* NULL: polled on its own */
 };
 
 struct nvmfr_ctrl {
@@ -136,6 +138,9 @@ struct nvmfr_ctrl {
 	struct ns_table *ns_next;
 
 	struct entry *entries;
+	unsigned int connecting; /* entries in ENTRY_FABRIC and ENTRY_CONNECT */
+	unsigned int waiting; /* in ENTRY_WAITING */
+	uint64_t qids[CTRL_QID_WORDS]; /* in use, a bit each */
 };
 
 #define TAG_STEP       UINT64_C(1)
@@ -215,6 +220,8 @@ void nvmfr__admin_arm_aers(struct nvmfr_ctrl *ctrl);
 int nvmfr__ioqueue_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts *opts, struct nvmfr_qpair **out);
 /* The owner, lock not held. */
 void nvmfr__ioqueue_destroy(struct nvmfr_qpair *qp);
+/* The owner, the lock held; frees a group without members. */
+void nvmfr__group_end(struct nvmfr_host *host, struct nvmfr_group *group);
 uint64_t nvmfr__ioqueue_pass(struct nvmfr_ctrl *ctrl);
 void nvmfr__ioqueue_event(struct entry *entry, const struct fab_event *ev);
 void nvmfr__ioqueue_lose_all(struct nvmfr_ctrl *ctrl);
@@ -223,7 +230,7 @@ void nvmfr__ioqueue_lose_all(struct nvmfr_ctrl *ctrl);
 
 /* Fills what admin and I/O queues have in common and starts. */
 int nvmfr__attempt_start(struct nvmfr_ctrl *ctrl, uint16_t qid, uint16_t depth, uint16_t max_descriptors,
-			 void *owner, struct fab_ep **out);
+			 void *owner, struct fab_group *group, struct fab_ep **out);
 /* Whether a failed attempt is worth another one before deadline_ns; then retry_ns is set. */
 bool nvmfr__attempt_again(struct nvmfr_ctrl *ctrl, struct attempt *attempt, const struct fab_event *ev,
 			  uint64_t deadline_ns);

@@ -19,6 +19,7 @@
 #include "wire/nqn.h"
 
 struct nvmfr_ctrl;
+struct nvmfr_group;
 struct nvmfr_soft_target;
 
 /* Registers buffers on a device that opened later. */
@@ -45,6 +46,7 @@ struct nvmfr_host {
 	struct wipe_page *wipe_pages;
 	_Atomic uint32_t *alive; /* 1; reads 0 in a forked child */
 	struct nvmfr_ctrl *ctrls;
+	struct nvmfr_group *groups;
 	struct nvmfr_soft_target *soft_targets;
 	struct fab *verbs, *soft; /* opened when first needed */
 	bool verbs_deaf, soft_deaf; /* they fail to give events, and are not watched */

@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 #include "ctrl/ctrl.h"
+#include "queue/group.h"
 #include "wire/cm.h"
 
 static uint32_t ms_to_ticks(uint32_t ms)
@@ -20,17 +21,40 @@ static uint32_t ms_to_ticks(uint32_t ms)
 	return ms ? (ms + HOST_TICK_MS - 1) / HOST_TICK_MS + 1 : 0;
 }
 
+/* 0: all are in use. */
 static uint16_t free_qid(const struct nvmfr_ctrl *ctrl)
 {
-	for (uint32_t qid = 1; qid <= ctrl->granted; qid++) {
-		const struct entry *entry = ctrl->entries;
+	for (uint32_t i = 0; i <= ctrl->granted / 64u; i++) {
+		/* QID 0 is the admin queue's. */
+		uint64_t used = ctrl->qids[i] | (i == 0);
+		uint32_t qid = i * 64 + (uint32_t)__builtin_ctzll(~used | UINT64_C(1) << 63);
 
-		while (entry && entry->qid != qid)
-			entry = entry->next;
-		if (!entry)
-			return (uint16_t)qid;
+		if (used != UINT64_MAX)
+			return qid <= ctrl->granted ? (uint16_t)qid : 0;
 	}
 	return 0;
+}
+
+static void flip_qid(struct nvmfr_ctrl *ctrl, uint16_t qid)
+{
+	ctrl->qids[qid / 64] ^= UINT64_C(1) << qid % 64;
+}
+
+static bool is_connecting(enum entry_phase phase)
+{
+	return phase == ENTRY_FABRIC || phase == ENTRY_CONNECT;
+}
+
+/* 0: it is not there yet, or no more. */
+static void set_phase(struct entry *entry, enum entry_phase phase)
+{
+	struct nvmfr_ctrl *ctrl = entry->ctrl;
+
+	ctrl->connecting += is_connecting(phase);
+	ctrl->connecting -= is_connecting(entry->phase);
+	ctrl->waiting += phase == ENTRY_WAITING;
+	ctrl->waiting -= entry->phase == ENTRY_WAITING;
+	entry->phase = phase;
 }
 
 static int check_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts *opts)
@@ -50,12 +74,43 @@ static int check_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts *
 				   opts->max_descriptors, FAB_MAX_DESCRIPTORS);
 	if (opts->flags || opts->reserved)
 		return nvmfr__fail(-EINVAL, "flags and reserved of nvmfr_qpair_opts must be zero");
+	if (opts->group && opts->group->host != ctrl->host)
+		return nvmfr__fail(-EINVAL, "the group belongs to another host");
 	if (!nvme_clamp_depth(opts->depth, nvme_cap_mqes(ctrl->cap), ctrl->id.maxcmd))
 		return nvmfr__fail(
 			-EPROTO, "the controller's queues have no room for a command (CAP.MQES 0)");
 	if (ctrl_is_discovery(ctrl))
 		return nvmfr__fail(-EOPNOTSUPP, "a discovery controller has no I/O queues");
 	return 0;
+}
+
+static void link_entry(struct entry *entry)
+{
+	struct nvmfr_ctrl *ctrl = entry->ctrl;
+
+	entry->next = ctrl->entries;
+	entry->prev = &ctrl->entries;
+	if (entry->next)
+		entry->next->prev = &entry->next;
+	ctrl->entries = entry;
+	flip_qid(ctrl, entry->qid);
+	set_phase(entry, ENTRY_WAITING);
+}
+
+static void unlink_entry(struct entry *entry)
+{
+	*entry->prev = entry->next;
+	if (entry->next)
+		entry->next->prev = entry->prev;
+	flip_qid(entry->ctrl, entry->qid);
+	set_phase(entry, 0);
+}
+
+static void join_group(struct nvmfr_qpair *qp, struct nvmfr_group *group)
+{
+	nvmfr__group_join(group, qp);
+	qp->link.owner_fd = group->owner_fd;
+	qp->link.group_word = (_Atomic uint32_t *)group->word;
 }
 
 static void init_qpair(struct nvmfr_qpair *qp, struct nvmfr_ctrl *ctrl,
@@ -79,6 +134,7 @@ int nvmfr__ioqueue_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts
 			  struct nvmfr_qpair **out)
 {
 	int err = check_create(ctrl, opts);
+	struct fab_group *group = NULL;
 	struct entry *entry;
 	struct nvmfr_qpair *qp;
 	uint16_t qid = err ? 0 : free_qid(ctrl);
@@ -90,6 +146,10 @@ int nvmfr__ioqueue_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts
 		return nvmfr__fail(-ENOSPC,
 				   "all %u I/O queues that the controller granted are in use",
 				   ctrl->granted);
+	if (opts->group)
+		err = nvmfr__group_fab(opts->group, ctrl->ops, ctrl->fab, &group);
+	if (err)
+		return err;
 	entry = calloc(1, sizeof(*entry));
 	qp = nvmfr__qpair_new(qid);
 	if (!entry || !qp)
@@ -104,17 +164,18 @@ int nvmfr__ioqueue_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts
 	if (ctrl->ep->dev->max_depth)
 		depth = nvmfr__min_u32(depth, ctrl->ep->dev->max_depth);
 	*entry = (struct entry){
-		.next = ctrl->entries,
 		.ctrl = ctrl,
 		.qp = qp,
-		.phase = ENTRY_WAITING,
+		.group = group,
 		.qid = qid,
 		.depth = (uint16_t)depth,
 		.max_descriptors = (uint16_t)nvmfr__min_u32(opts->max_descriptors,
 							    ctrl->limits.max_descriptors),
 		.deadline_ns = ctrl_now(ctrl) + MS_NS(ctrl->opts.connect_timeout_ms),
 	};
-	ctrl->entries = entry;
+	link_entry(entry);
+	if (opts->group)
+		join_group(qp, opts->group);
 	*out = qp;
 	return 0;
 no_memory:
@@ -125,12 +186,28 @@ no_memory:
 
 /* ---- connecting ------------------------------------------------------------------------------ */
 
+/* Of a group: its owner polls it, and wakes the service. */
+static int watch(const struct entry *entry)
+{
+	int fd = entry->ctrl->ops->ep_fd(entry->ep);
+
+	return fd < 0 && entry->group ? 0 : nvmfr__host_watch(entry->ctrl->host, fd);
+}
+
+static void unwatch(const struct entry *entry)
+{
+	int fd = entry->ctrl->ops->ep_fd(entry->ep);
+
+	if (fd >= 0)
+		nvmfr__host_unwatch(entry->ctrl->host, fd);
+}
+
 static void drop_boot(struct entry *entry)
 {
 	struct nvmfr_ctrl *ctrl = entry->ctrl;
 
 	if (entry->boot)
-		nvmfr__host_unwatch(ctrl->host, ctrl->ops->ep_fd(entry->ep));
+		unwatch(entry);
 	if (entry->ep)
 		ctrl->ops->ep_destroy(entry->ep);
 	entry->ep = NULL;
@@ -156,7 +233,7 @@ static void lose(struct entry *entry, int err)
 		drop_boot(entry);
 		link->state = LINK_CLOSED;
 	}
-	entry->phase = ENTRY_LOST;
+	set_phase(entry, ENTRY_LOST);
 	nvmfr__link_publish(link);
 	nvmfr__service_changed(entry->ctrl->host);
 }
@@ -172,9 +249,9 @@ void nvmfr__ioqueue_lose_all(struct nvmfr_ctrl *ctrl)
 static void start(struct entry *entry)
 {
 	int err = nvmfr__attempt_start(entry->ctrl, entry->qid, entry->depth,
-				       entry->max_descriptors, entry, &entry->ep);
+				       entry->max_descriptors, entry, entry->group, &entry->ep);
 
-	entry->phase = ENTRY_FABRIC;
+	set_phase(entry, ENTRY_FABRIC);
 	if (err) {
 		nvmfr__fail_wrap(err, "queue %u", entry->qid);
 		lose(entry, err);
@@ -205,14 +282,14 @@ static void connected(struct entry *entry)
 		err = nvmfr__qpair_attach(boot, entry->ep, entry->depth);
 	}
 	if (!err)
-		err = nvmfr__host_watch(ctrl->host, ctrl->ops->ep_fd(entry->ep));
+		err = watch(entry);
 	if (err) {
 		nvmfr__qpair_free(boot);
 		lose(entry, err);
 		return;
 	}
 	entry->boot = boot;
-	entry->phase = ENTRY_CONNECT;
+	set_phase(entry, ENTRY_CONNECT);
 	err = send_connect(entry);
 	if (err)
 		lose(entry, nvmfr__fail(err, "queue %u: Connect could not be sent", entry->qid));
@@ -230,7 +307,7 @@ static void fabric_failed(struct entry *entry, const struct fab_event *ev)
 	if (nvmfr__attempt_again(ctrl, &entry->attempt, &again, entry->deadline_ns)) {
 		if (smaller)
 			entry->depth /= 2;
-		entry->phase = ENTRY_WAITING;
+		set_phase(entry, ENTRY_WAITING);
 		return;
 	}
 	lose(entry, nvmfr__fail(ev->err, "queue %u: %s", entry->qid, ev->text));
@@ -240,13 +317,13 @@ static void hand_over(struct entry *entry)
 {
 	struct qpair_link *link = &entry->qp->link;
 
-	nvmfr__host_unwatch(entry->ctrl->host, entry->ctrl->ops->ep_fd(entry->ep));
+	unwatch(entry);
 	link->ep = entry->ep;
 	link->boot = entry->boot;
 	link->state = LINK_LIVE;
 	entry->ep = NULL;
 	entry->boot = NULL;
-	entry->phase = ENTRY_LIVE;
+	set_phase(entry, ENTRY_LIVE);
 	nvmfr__link_publish(link);
 	nvmfr__service_changed(entry->ctrl->host);
 }
@@ -368,29 +445,18 @@ static void lost_pass(struct entry *entry)
 	link->ep = NULL;
 }
 
-static unsigned int connecting_count(const struct nvmfr_ctrl *ctrl)
-{
-	unsigned int n = 0;
-
-	for (const struct entry *entry = ctrl->entries; entry; entry = entry->next)
-		n += entry->phase == ENTRY_FABRIC || entry->phase == ENTRY_CONNECT;
-	return n;
-}
-
 static uint64_t waiting_pass(struct entry *entry, uint64_t now)
 {
 	if (now < entry->attempt.retry_ns)
 		return entry->attempt.retry_ns;
-	if (connecting_count(entry->ctrl) >= CTRL_PARALLEL_QUEUES)
+	if (entry->ctrl->connecting >= CTRL_PARALLEL_QUEUES)
 		return entry->deadline_ns;
 	start(entry);
 	return 0;
 }
 
-static uint64_t entry_pass(struct entry *entry)
+static uint64_t entry_pass(struct entry *entry, uint64_t now)
 {
-	uint64_t now = ctrl_now(entry->ctrl);
-
 	if (entry->phase < ENTRY_LIVE && now >= entry->deadline_ns)
 		lose(entry, nvmfr__fail(-ETIMEDOUT, "queue %u: %s: timed out (connect_timeout_ms)",
 					entry->qid,
@@ -410,7 +476,7 @@ static bool next_may_start(const struct nvmfr_ctrl *ctrl)
 {
 	uint64_t now = ctrl_now(ctrl);
 
-	if (connecting_count(ctrl) >= CTRL_PARALLEL_QUEUES)
+	if (!ctrl->waiting || ctrl->connecting >= CTRL_PARALLEL_QUEUES)
 		return false;
 	for (const struct entry *entry = ctrl->entries; entry; entry = entry->next)
 		if (entry->phase == ENTRY_WAITING && now >= entry->attempt.retry_ns)
@@ -420,23 +486,14 @@ static bool next_may_start(const struct nvmfr_ctrl *ctrl)
 
 uint64_t nvmfr__ioqueue_pass(struct nvmfr_ctrl *ctrl)
 {
-	uint64_t due = UINT64_MAX;
+	uint64_t due = UINT64_MAX, now = ctrl_now(ctrl);
 
 	for (struct entry *entry = ctrl->entries; entry; entry = entry->next)
-		due = nvmfr__min_u64(due, entry_pass(entry));
+		due = nvmfr__min_u64(due, entry_pass(entry, now));
 	return next_may_start(ctrl) ? 0 : due;
 }
 
 /* ---- the owner's last word ------------------------------------------------------------------- */
-
-static void unlink_entry(struct entry *entry)
-{
-	struct entry **at = &entry->ctrl->entries;
-
-	while (*at != entry)
-		at = &(*at)->next;
-	*at = entry->next;
-}
 
 void nvmfr__ioqueue_destroy(struct nvmfr_qpair *qp)
 {
@@ -452,6 +509,8 @@ void nvmfr__ioqueue_destroy(struct nvmfr_qpair *qp)
 	}
 	ctrl = entry->ctrl;
 	host = ctrl->host;
+	if (qp->group)
+		nvmfr__group_leave(qp);
 	pthread_mutex_lock(&host->lock);
 	unlink_entry(entry);
 	drop_boot(entry);
@@ -462,4 +521,15 @@ void nvmfr__ioqueue_destroy(struct nvmfr_qpair *qp)
 	nvmfr__service_wake(host);
 	nvmfr__qpair_free(qp);
 	free(entry);
+}
+
+void nvmfr__group_end(struct nvmfr_host *host, struct nvmfr_group *group)
+{
+	_Atomic uint32_t *word = (_Atomic uint32_t *)group->word;
+
+	*group->prev = group->next;
+	if (group->next)
+		group->next->prev = group->prev;
+	nvmfr__group_free(group);
+	nvmfr__wipe_put(host->wipe_pages, word);
 }

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "ctrl/ctrl.h"
 #include "ctrl/host.h"
+#include "queue/group.h"
 
 /* ---- descriptors ----------------------------------------------------------------------------- */
 
@@ -126,6 +127,8 @@ static void tick_pass(struct nvmfr_host *host)
 		passed = nvmfr__min_u64(passed, 2);
 	next += (uint32_t)passed;
 	atomic_store_explicit(&host->tick, next ? next : 1, memory_order_relaxed);
+	for (struct nvmfr_group *group = host->groups; group; group = group->next)
+		nvmfr__group_tick(group);
 }
 
 /* It moves while a queue exists that may need it. */

@@ -47,7 +47,7 @@ static int start_resolve(struct nvmfr_ctrl *ctrl)
 /* Ends in an event: ctrl.c calls nvmfr__sequence_event(). */
 static int start_fabric(struct nvmfr_ctrl *ctrl)
 {
-	int err = nvmfr__attempt_start(ctrl, 0, ctrl->opts.admin_depth, 0, ctrl, &ctrl->ep);
+	int err = nvmfr__attempt_start(ctrl, 0, ctrl->opts.admin_depth, 0, ctrl, NULL, &ctrl->ep);
 
 	return err ? err : STEP_SENT;
 }

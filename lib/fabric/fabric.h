@@ -12,10 +12,15 @@
  * Threads. fab and control operations (create, connect, disconnect, destroy, next_event): one thread at
  * a time, the host's lock held. Data operations and ep_stop(): the endpoint's owner, without a lock.
  * Between owner and service an endpoint passes by a release store; never both at once.
+ *
+ * Groups. Endpoints of one owner may share what completions arrive in. Then a completion of an endpoint
+ * that is still the service's is found by the owner; what poll() would have said is kept in the endpoint's
+ * mail, and the service is woken to take it.
  */
 #ifndef NVMFR_FABRIC_FABRIC_H
 #define NVMFR_FABRIC_FABRIC_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -73,9 +78,11 @@ int nvmfr__fab_dev_add(struct fab_host *fh, struct fab_dev *dev);
 /* ---- endpoint --------------------------------------------------------------------------------- */
 
 struct nvmfr_soft_target;
+struct fab_group;
 
 struct fab_ep_params {
 	void *owner; /* comes back in events */
+	struct fab_group *group; /* NULL: polled on its own */
 	uint16_t qid;
 	uint16_t depth; /* commands in flight, 1-based */
 	uint16_t max_descriptors; /* SGL descriptors a capsule may carry behind its SQE; 0 or 1: none */
@@ -114,9 +121,55 @@ struct fab_ep {
 	uint32_t recv_positions; /* >= depth + FAB_RECV_BATCH */
 	struct fab_dev *dev;
 	void *owner;
+	/* of a group; the owner's from group_adopt on, before that under the host's lock */
+	struct fab_group *group;
+	void *member; /* the owner's name for it; NULL: it is the service's still */
+	uint64_t mail; /* poll's answer to come */
+	struct fab_ep *next_ready;
+	bool ready; /* in the group's list */
 	char error[FAB_ERROR_TEXT]; /* the owner's: why poll() or post_send() said bad */
 	char peer[96]; /* "10.0.0.1:4420", "soft target 'x'": for sentences */
 };
+
+/* ---- groups ----------------------------------------------------------------------------------- */
+
+struct fab_group_params {
+	pthread_mutex_t *lock; /* the host's */
+	int service_fd; /* eventfd: written when an endpoint of the service's got mail */
+	int epoll_fd; /* over what the group sleeps on */
+	uint32_t max_endpoints; /* room is made for so many; more need more */
+};
+
+/* Endpoints of one owner. The list is the owner's: adopted endpoints that poll() has something from. */
+struct fab_group {
+	const struct fab_ops *ops;
+	struct fab_ep *ready, **ready_tail;
+	bool more; /* the last pump that named no endpoint left something */
+};
+
+static inline void fab_group_add_ready(struct fab_group *group, struct fab_ep *ep)
+{
+	if (ep->ready)
+		return;
+	ep->ready = true;
+	ep->next_ready = NULL;
+	*group->ready_tail = ep;
+	group->ready_tail = &ep->next_ready;
+}
+
+static inline struct fab_ep *fab_group_take_ready(struct fab_group *group)
+{
+	struct fab_ep *ep = group->ready;
+
+	group->ready = ep->next_ready;
+	if (!group->ready)
+		group->ready_tail = &group->ready;
+	ep->ready = false;
+	return ep;
+}
+
+void nvmfr__fab_group_init(struct fab_group *group, const struct fab_ops *ops);
+void nvmfr__fab_group_drop_ready(struct fab_group *group, struct fab_ep *ep);
 
 /* ---- events ----------------------------------------------------------------------------------- */
 
@@ -189,6 +242,16 @@ struct fab_ops {
 	int (*ep_fd)(const struct fab_ep *ep);
 	/* soft in virtual time: when the next response is due; UINT64_MAX: nothing is, or not known */
 	uint64_t (*ep_due_ns)(const struct fab_ep *ep);
+
+	/* By the owner, the host's lock held; so is group_adopt, which takes over a connected endpoint. */
+	int (*group_create)(struct fab *fab, const struct fab_group_params *params, struct fab_group **out);
+	void (*group_destroy)(struct fab_group *group); /* no endpoint may be left */
+	int (*group_adopt)(struct fab_ep *ep, void *member);
+	/* By the owner, without a lock: the one endpoint that has something, not on the list, if nothing is
+	 * left; else NULL, and on the list who has something. */
+	struct fab_ep *(*group_pump)(struct fab_group *group);
+	/* The group's epoll descriptor becomes readable at the next completion of any. As arm(). */
+	int (*group_arm)(struct fab_group *group);
 };
 
 extern const struct fab_ops nvmfr__fab_verbs;

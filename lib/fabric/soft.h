@@ -173,6 +173,7 @@ struct soft_ep {
 	struct soft_event goodbye;
 	struct soft_ep *fab_next, **fab_prev;
 	struct soft_ep *target_next, **target_prev;
+	struct soft_ep *group_next, **group_prev; /* while ep.member is set; the owner's */
 };
 _Static_assert(offsetof(struct soft_ep, ep) == 0, "a fab_ep is the start of a soft_ep");
 
@@ -327,6 +328,10 @@ int nvmfr__soft_post_send(struct fab_ep *base, uint32_t first, uint32_t n);
 int nvmfr__soft_post_recv(struct fab_ep *base, uint32_t n);
 uint64_t nvmfr__soft_poll(struct fab_ep *base);
 int nvmfr__soft_arm(struct fab_ep *base);
+int nvmfr__soft_arm_alone(struct soft_ep *ep);
+void nvmfr__soft_disarm(struct soft_ep *ep);
+/* Whether a poll may find something: by the look of it, without a pass. */
+bool nvmfr__soft_may_have_news(const struct soft_ep *ep);
 uint64_t nvmfr__soft_ep_due_ns(const struct fab_ep *base);
 
 /* soft_serve.c: passes over an endpoint */
@@ -356,6 +361,16 @@ void nvmfr__soft_log_violation(struct nvmfr_soft_target *target);
 /* Waits until no endpoint is in a pass that began before; target.lock held. */
 void nvmfr__soft_quiesce(struct nvmfr_soft_target *target);
 void nvmfr__soft_wait_pass(struct soft_ep *ep);
+
+/* soft_group.c: the owner's; adopt and disown may be called with the host's lock held */
+int nvmfr__soft_group_create(struct fab *fab, const struct fab_group_params *params,
+			     struct fab_group **out);
+void nvmfr__soft_group_destroy(struct fab_group *base);
+int nvmfr__soft_group_adopt(struct fab_ep *base, void *member);
+void nvmfr__soft_group_disown(struct soft_ep *ep);
+struct fab_ep *nvmfr__soft_group_pump(struct fab_group *base);
+int nvmfr__soft_group_arm(struct fab_group *base);
+void nvmfr__soft_group_hush(const struct soft_ep *ep);
 
 /* soft_target.c */
 void nvmfr__soft_lock(struct nvmfr_soft_target *target);

@@ -261,6 +261,8 @@ static void soft_ep_stop(struct fab_ep *base)
 {
 	struct soft_ep *ep = nvmfr__soft_ep(base);
 
+	if (base->member)
+		nvmfr__soft_group_disown(ep);
 	nvmfr__soft_lock(ep->target);
 	nvmfr__soft_ep_fail(ep, false, "stopped by this host");
 	nvmfr__soft_detach(ep);
@@ -316,6 +318,7 @@ static struct soft_ep *new_ep(struct fab *fab, const struct fab_ep_params *param
 	ep->ep.ops = &nvmfr__fab_soft;
 	ep->ep.dev = &fab->dev;
 	ep->ep.owner = params->owner;
+	ep->ep.group = params->group;
 	ep->fab = fab;
 	ep->target = nvmfr__soft_target_get(params->target);
 	ep->threaded = ep->target->threaded;
@@ -411,4 +414,9 @@ const struct fab_ops nvmfr__fab_soft = {
 	.arm = nvmfr__soft_arm,
 	.ep_fd = soft_ep_fd,
 	.ep_due_ns = nvmfr__soft_ep_due_ns,
+	.group_create = nvmfr__soft_group_create,
+	.group_destroy = nvmfr__soft_group_destroy,
+	.group_adopt = nvmfr__soft_group_adopt,
+	.group_pump = nvmfr__soft_group_pump,
+	.group_arm = nvmfr__soft_group_arm,
 };

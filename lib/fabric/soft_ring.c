@@ -138,6 +138,13 @@ static bool serve_inline(struct soft_ep *ep)
 	return more;
 }
 
+bool nvmfr__soft_may_have_news(const struct soft_ep *ep)
+{
+	return (!ep->threaded && has_work(ep)) || nvmfr__soft_failed(ep) ||
+	       atomic_load_explicit(&ep->produced, memory_order_relaxed) != ep->reported ||
+	       atomic_load_explicit(&ep->sent, memory_order_relaxed) != ep->scanned;
+}
+
 uint64_t nvmfr__soft_poll(struct fab_ep *base)
 {
 	struct soft_ep *ep = nvmfr__soft_ep(base);
@@ -170,14 +177,14 @@ static int set_due(const struct soft_ep *ep, uint64_t due_ns)
 	return 0;
 }
 
-int nvmfr__soft_arm(struct fab_ep *base)
+int nvmfr__soft_arm_alone(struct soft_ep *ep)
 {
-	struct soft_ep *ep = nvmfr__soft_ep(base);
-	uint64_t due_ns = nvmfr__soft_ep_due_ns(base);
+	uint64_t due_ns = nvmfr__soft_ep_due_ns(&ep->ep);
 	int err;
 
 	if (ep->timer_fd < 0)
-		return nvmfr__fail(-EINVAL, "%s: the endpoint was made without a descriptor", base->peer);
+		return nvmfr__fail(-EINVAL, "%s: the endpoint was made without a descriptor",
+				   ep->ep.peer);
 	if (due_ns != SOFT_NEVER && due_ns <= nvmfr__soft_now(ep->target))
 		return 1;
 	err = set_due(ep, due_ns);
@@ -187,4 +194,19 @@ int nvmfr__soft_arm(struct fab_ep *base)
 	atomic_store(&ep->armed, true);
 	return atomic_load(&ep->produced) != ep->reported || atomic_load(&ep->sent) != ep->scanned ||
 	       atomic_load(&ep->fail_state) != SOFT_OK;
+}
+
+void nvmfr__soft_disarm(struct soft_ep *ep)
+{
+	atomic_store(&ep->armed, false);
+	(void)set_due(ep, SOFT_NEVER);
+}
+
+int nvmfr__soft_arm(struct fab_ep *base)
+{
+	struct soft_ep *ep = nvmfr__soft_ep(base);
+
+	if (base->member)
+		nvmfr__soft_group_hush(ep);
+	return nvmfr__soft_arm_alone(ep);
 }

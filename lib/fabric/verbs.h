@@ -19,7 +19,8 @@
 
 enum { VERBS_POLL_BATCH = 64 };
 
-/* Bit 63 of a wr_id: the only thing that tells RECV from SEND in a failed WC. */
+/* Bit 63 of a wr_id: the only thing that tells RECV from SEND in a failed WC. Bits 62 to 32 name the
+ * endpoint of a group (verbs_group.c), else they are 0; the rest is the position. */
 #define VERBS_RECV_TAG (UINT64_C(1) << 63)
 
 struct verbs_ep;
@@ -78,6 +79,7 @@ struct verbs_ep {
 	uint64_t sticky;                /* FAB_POLL_BAD once it failed */
 	uint32_t send_done;             /* the oldest position not known to be done; or their number, for 0 */
 	uint32_t recv_next;             /* the oldest receive position not posted */
+	uint32_t tag;                   /* of a group: what names it in a wr_id */
 
 	/* made once, before the owner has it */
 	_Alignas(CACHE_LINE) struct ibv_comp_channel *comp;
@@ -87,6 +89,7 @@ struct verbs_ep {
 	size_t map_bytes;
 	struct ibv_sge *recv_sges;
 	uint32_t max_sge;               /* of a SEND */
+	struct verbs_cq *shared;        /* of a group: whose entries it uses */
 
 	/* control operations, the host's lock held */
 	struct verbs_fab *fab;
@@ -128,6 +131,24 @@ int nvmfr__verbs_queue_create(struct verbs_ep *ep);
 void nvmfr__verbs_queue_destroy(struct verbs_ep *ep);
 void nvmfr__verbs_stop(struct fab_ep *ep);
 
+/* verbs_group.c */
+int nvmfr__verbs_group_create(struct fab *fab, const struct fab_group_params *params,
+			      struct fab_group **out);
+void nvmfr__verbs_group_destroy(struct fab_group *group);
+int nvmfr__verbs_group_adopt(struct fab_ep *ep, void *member);
+struct fab_ep *nvmfr__verbs_group_pump(struct fab_group *group);
+int nvmfr__verbs_group_arm(struct fab_group *group);
+/* The service: a shared CQ with room for an endpoint of known size, and a name. */
+int nvmfr__verbs_group_join(struct verbs_ep *ep);
+void nvmfr__verbs_group_leave(struct verbs_ep *ep);
+/* Whoever has the endpoint: it failed outside of a CQ; the next poll tells. */
+void nvmfr__verbs_group_failed(struct verbs_ep *ep);
+/* The owner ends an endpoint that it adopted. */
+void nvmfr__verbs_group_disown(struct verbs_ep *ep);
+uint64_t nvmfr__verbs_group_poll(struct fab_ep *ep);
+int nvmfr__verbs_group_arm_ep(struct fab_ep *ep);
+extern const struct fab_ops nvmfr__fab_verbs_grouped;
+
 /* verbs_cm.c */
 int nvmfr__verbs_next_event(struct fab *fab, struct fab_event *ev);
 int nvmfr__verbs_ep_create(struct fab *fab, const struct fab_ep_params *params, struct fab_ep **out);
@@ -153,6 +174,8 @@ void nvmfr__verbs_rings_build(struct verbs_ep *ep);
 int nvmfr__verbs_post_send(struct fab_ep *ep, uint32_t first, uint32_t n);
 int nvmfr__verbs_post_carrying(struct fab_ep *ep, uint32_t first, uint32_t n);
 int nvmfr__verbs_post_recv(struct fab_ep *ep, uint32_t n);
+/* A failed WC makes the endpoint bad, with a sentence. */
+void nvmfr__verbs_bad_wc(struct verbs_ep *ep, const struct ibv_wc *wc);
 uint64_t nvmfr__verbs_poll(struct fab_ep *ep);
 int nvmfr__verbs_arm(struct fab_ep *ep);
 

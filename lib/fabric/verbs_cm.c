@@ -85,7 +85,8 @@ int nvmfr__verbs_ep_create(struct fab *opaque, const struct fab_ep_params *param
 	if (!ep)
 		return nvmfr__fail(-ENOMEM, "no memory for queue %u", params->qid);
 	memset(ep, 0, sizeof(*ep));
-	ep->base.ops = &nvmfr__fab_verbs;
+	ep->base.ops = params->group ? &nvmfr__fab_verbs_grouped : &nvmfr__fab_verbs;
+	ep->base.group = params->group;
 	ep->base.owner = params->owner;
 	ep->fab = fab;
 	ep->params = *params;

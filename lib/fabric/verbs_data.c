@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "fabric/verbs_wc.h"
 #include "wire/sqe.h"
 
 _Static_assert(sizeof(struct nvme_sqe) == FAB_CAPSULE_BYTES, "a capsule is an SQE");
@@ -27,7 +28,7 @@ static void build_send(struct verbs_ep *ep, uint32_t i)
 	struct verbs_send *send = &ep->sends[i];
 
 	*send = (struct verbs_send){
-		.wr_id = i,
+		.wr_id = (uint64_t)ep->tag << 32 | i,
 		.next = send + 1,
 		.sg_list = send->sge,
 		.num_sge = 1,
@@ -49,7 +50,7 @@ static void build_recv(struct verbs_ep *ep, uint32_t i)
 		.lkey = ep->mr.lkey,
 	};
 	ep->recv_wrs[i] = (struct ibv_recv_wr){
-		.wr_id = VERBS_RECV_TAG | i,
+		.wr_id = VERBS_RECV_TAG | (uint64_t)ep->tag << 32 | i,
 		.next = &ep->recv_wrs[i + 1 == ep->base.recv_positions ? 0 : i + 1],
 		.sg_list = &ep->recv_sges[i],
 		.num_sge = 1,
@@ -73,6 +74,8 @@ static __attribute__((noinline, cold)) void post_failed(struct verbs_ep *ep, int
 	ep->sticky = FAB_POLL_BAD;
 	snprintf(ep->base.error, sizeof(ep->base.error), "%s: device %s refused a %s: %s",
 		 ep->base.peer, ep->base.dev->name, what, nvmfr__strerror(err));
+	if (ep->base.group)
+		nvmfr__verbs_group_failed(ep);
 }
 
 #define SAME_PLACE(member) \
@@ -152,47 +155,9 @@ int nvmfr__verbs_post_recv(struct fab_ep *fep, uint32_t n)
 
 /* ---- completions ------------------------------------------------------------------------------ */
 
-/* Status and opcode of a WC lie side by side: one comparison tells a good response from all else. */
-struct wc_kind {
-	enum ibv_wc_status status;
-	enum ibv_wc_opcode opcode;
-};
-
-_Static_assert(offsetof(struct ibv_wc, opcode) == offsetof(struct ibv_wc, status) + 4,
-	       "side by side");
-_Static_assert(sizeof(struct wc_kind) == sizeof(uint64_t), "one word");
-
-static inline uint64_t wc_kind(const struct ibv_wc *wc)
-{
-	uint64_t kind;
-
-	memcpy(&kind, (const char *)wc + offsetof(struct ibv_wc, status), sizeof(kind));
-	return kind;
-}
-
-static inline uint64_t good_kind(enum ibv_wc_opcode opcode)
-{
-	const struct wc_kind want = { IBV_WC_SUCCESS, opcode };
-	uint64_t kind;
-
-	memcpy(&kind, &want, sizeof(kind));
-	return kind;
-}
-
-static inline bool is_response(const struct ibv_wc *wc)
-{
-	return likely(wc_kind(wc) == good_kind(IBV_WC_RECV)) &&
-	       likely(wc->byte_len == FAB_RESPONSE_BYTES);
-}
-
-static inline bool is_send(const struct ibv_wc *wc)
-{
-	return wc_kind(wc) == good_kind(IBV_WC_SEND);
-}
-
 /* Only wr_id, status, qp_num and vendor_err of a failed WC are valid. A flush tells that there was an
  * error, not which: it never replaces a sentence, and a cause replaces the flush's. */
-static __attribute__((noinline, cold)) void bad_wc(struct verbs_ep *ep, const struct ibv_wc *wc)
+__attribute__((cold)) void nvmfr__verbs_bad_wc(struct verbs_ep *ep, const struct ibv_wc *wc)
 {
 	bool flush = wc->status == IBV_WC_WR_FLUSH_ERR, first = !ep->sticky;
 	const char *what = wc->wr_id & VERBS_RECV_TAG ? "receive" : "send";
@@ -219,18 +184,6 @@ static __attribute__((noinline, cold)) uint64_t poll_failed(struct verbs_ep *ep)
 	return ep->sticky;
 }
 
-/* SENDs complete in order: all positions up to the newest are done, signaled or not. At the ring's end
- * send_done stays send_positions, which the next sum takes like 0. */
-static inline uint64_t take_sends(struct verbs_ep *ep, uint32_t newest)
-{
-	uint32_t next = newest + 1, done = next - ep->send_done;
-
-	if (unlikely(next <= ep->send_done))
-		done += ep->base.send_positions;
-	ep->send_done = next;
-	return (uint64_t)done << 16;
-}
-
 /* The whole batch once more, with a look at what is bad. Responses between count all the same. */
 static __attribute__((noinline, cold)) uint64_t poll_bad(struct verbs_ep *ep,
 							 const struct ibv_wc *wcs, uint32_t n)
@@ -243,7 +196,7 @@ static __attribute__((noinline, cold)) uint64_t poll_bad(struct verbs_ep *ep,
 		else if (is_send(&wcs[i]))
 			word += take_sends(ep, (uint32_t)wcs[i].wr_id);
 		else
-			bad_wc(ep, &wcs[i]);
+			nvmfr__verbs_bad_wc(ep, &wcs[i]);
 	}
 	return word | ep->sticky | (n == VERBS_POLL_BATCH ? FAB_POLL_MORE : 0);
 }

@@ -287,26 +287,31 @@ static uint64_t verbs_ep_due_ns(const struct fab_ep *fep)
 
 _Static_assert(offsetof(struct verbs_ep, base) == 0, "verbs_ep_fd casts");
 
+/* What does not depend on whose CQ it is. */
+/* clang-format off */
+#define VERBS_COMMON                                                                         \
+	.name = "verbs", .open = verbs_open, .close = verbs_close, .fd = verbs_fd,           \
+	.next_event = nvmfr__verbs_next_event, .due_ns = verbs_due_ns,                       \
+	.ep_create = nvmfr__verbs_ep_create, .ep_connect = nvmfr__verbs_ep_connect,          \
+	.ep_disconnect = nvmfr__verbs_ep_disconnect, .ep_stop = nvmfr__verbs_stop,           \
+	.ep_destroy = nvmfr__verbs_ep_destroy, .mr_reg = nvmfr__verbs_mr_reg,                \
+	.mr_reg_dmabuf = nvmfr__verbs_mr_reg_dmabuf, .mr_dereg = nvmfr__verbs_mr_dereg,      \
+	.post_send = nvmfr__verbs_post_send, .post_carrying = nvmfr__verbs_post_carrying,    \
+	.post_recv = nvmfr__verbs_post_recv, .ep_fd = verbs_ep_fd,                           \
+	.ep_due_ns = verbs_ep_due_ns, .group_create = nvmfr__verbs_group_create,             \
+	.group_destroy = nvmfr__verbs_group_destroy, .group_adopt = nvmfr__verbs_group_adopt, \
+	.group_pump = nvmfr__verbs_group_pump, .group_arm = nvmfr__verbs_group_arm
+/* clang-format on */
+
 const struct fab_ops nvmfr__fab_verbs = {
-	.name = "verbs",
-	.open = verbs_open,
-	.close = verbs_close,
-	.fd = verbs_fd,
-	.next_event = nvmfr__verbs_next_event,
-	.due_ns = verbs_due_ns,
-	.ep_create = nvmfr__verbs_ep_create,
-	.ep_connect = nvmfr__verbs_ep_connect,
-	.ep_disconnect = nvmfr__verbs_ep_disconnect,
-	.ep_stop = nvmfr__verbs_stop,
-	.ep_destroy = nvmfr__verbs_ep_destroy,
-	.mr_reg = nvmfr__verbs_mr_reg,
-	.mr_reg_dmabuf = nvmfr__verbs_mr_reg_dmabuf,
-	.mr_dereg = nvmfr__verbs_mr_dereg,
-	.post_send = nvmfr__verbs_post_send,
-	.post_carrying = nvmfr__verbs_post_carrying,
-	.post_recv = nvmfr__verbs_post_recv,
+	VERBS_COMMON,
 	.poll = nvmfr__verbs_poll,
 	.arm = nvmfr__verbs_arm,
-	.ep_fd = verbs_ep_fd,
-	.ep_due_ns = verbs_ep_due_ns,
+};
+
+/* Of endpoints in a group: only they pay for it. */
+const struct fab_ops nvmfr__fab_verbs_grouped = {
+	VERBS_COMMON,
+	.poll = nvmfr__verbs_group_poll,
+	.arm = nvmfr__verbs_group_arm_ep,
 };

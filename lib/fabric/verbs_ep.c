@@ -158,9 +158,11 @@ int nvmfr__verbs_queue_create(struct verbs_ep *ep)
 	err = check_limits(ep);
 	if (!err)
 		err = map_rings(ep);
-	if (!err && ep->params.want_fd)
+	if (!err && ep->params.group)
+		err = nvmfr__verbs_group_join(ep);
+	if (!err && !ep->params.group && ep->params.want_fd)
 		err = create_comp(ep);
-	if (!err)
+	if (!err && !ep->params.group)
 		err = create_cq(ep);
 	if (!err)
 		err = create_qp(ep);
@@ -177,6 +179,8 @@ void nvmfr__verbs_stop(struct fab_ep *fep)
 {
 	struct verbs_ep *ep = nvmfr__to_verbs_ep(fep);
 
+	if (ep->base.member)
+		nvmfr__verbs_group_disown(ep);
 	pthread_mutex_lock(&ep->qp_lock);
 	if (ep->qp)
 		rdma_destroy_qp(ep->id);
@@ -204,7 +208,10 @@ static void destroy_cq(struct verbs_ep *ep)
 void nvmfr__verbs_queue_destroy(struct verbs_ep *ep)
 {
 	nvmfr__verbs_stop(&ep->base);
-	destroy_cq(ep);
+	if (ep->base.group)
+		nvmfr__verbs_group_leave(ep);
+	else
+		destroy_cq(ep);
 	if (ep->comp)
 		ibv_destroy_comp_channel(ep->comp);
 	ep->comp = NULL;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "queue/qpair.h"
+#include "queue/group.h"
 #include "wire/status.h"
 
 static inline uint32_t load32(const unsigned char *p)
@@ -393,8 +393,16 @@ static __attribute__((noinline)) int poll_slow(struct nvmfr_qpair *qp, struct nv
 		return nvmfr__qpair_state_error(qp);
 	if (qpair_has_news(qp))
 		nvmfr__qpair_adopt(qp);
-	if (qp->state == LINK_LOST || qp->state == LINK_CLOSED)
-		return poll_lost(qp, out, max);
+	if (qp->state == LINK_LOST || qp->state == LINK_CLOSED) {
+		int n = poll_lost(qp, out, max);
+
+		if (qp->group && n > 0)
+			nvmfr__group_ask_again(qp);
+		return n;
+	}
+	/* The answer to its Connect comes where those of the others do. */
+	if (qp->group && qp->state == LINK_CONNECTING)
+		nvmfr__group_pump(qp->group);
 	return likely_live(qp) ? nvmfr__qpair_poll(qp, out, max) : 0;
 }
 
@@ -435,6 +443,8 @@ static __attribute__((noinline)) int poll_rest(struct nvmfr_qpair *qp, struct nv
 	if (unlikely(atomic_load_explicit(qp->tick, memory_order_relaxed) != qp->seen_tick) &&
 	    !qp->chores.ready)
 		check_timeouts(qp);
+	if (n == max && qp->group)
+		nvmfr__group_ask_again(qp);
 	return (int)n;
 }
 

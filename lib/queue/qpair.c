@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "queue/group.h"
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
@@ -56,7 +57,7 @@ void nvmfr__qpair_free(struct nvmfr_qpair *qp)
 	nvmfr__qpair_free(qp->link.boot);
 	if (qp->epoll_fd >= 0)
 		close(qp->epoll_fd);
-	if (qp->link.owner_fd >= 0)
+	if (qp->link.owner_fd >= 0 && !qp->group)
 		close(qp->link.owner_fd);
 	free(qp);
 }
@@ -151,13 +152,20 @@ static void ring(int fd)
 		return;
 }
 
-void nvmfr__link_publish(struct qpair_link *link)
+void nvmfr__word_step(_Atomic uint32_t *word)
 {
-	uint32_t next = atomic_load_explicit(link->word, memory_order_relaxed) + 1;
+	uint32_t next = atomic_load_explicit(word, memory_order_relaxed) + 1;
 
 	if (next == WORD_NEVER || next == 0)
 		next = 1;
-	atomic_store_explicit(link->word, next, memory_order_release);
+	atomic_store_explicit(word, next, memory_order_release);
+}
+
+void nvmfr__link_publish(struct qpair_link *link)
+{
+	nvmfr__word_step(link->word);
+	if (link->group_word)
+		nvmfr__word_step(link->group_word);
 	ring(link->owner_fd);
 }
 
@@ -210,26 +218,34 @@ static int watch_endpoint(struct nvmfr_qpair *qp)
 	return 0;
 }
 
-static void adopt_state(struct nvmfr_qpair *qp)
+static int take_over(struct nvmfr_qpair *qp)
 {
 	struct qpair_link *link = &qp->link;
 
-	if (link->boot) {
-		move_in(qp, link->boot);
-		nvmfr__qpair_free(link->boot);
-		link->boot = NULL;
-	}
+	move_in(qp, link->boot);
+	nvmfr__qpair_free(link->boot);
+	link->boot = NULL;
+	return qp->group ? qp->ops->group_adopt(qp->ep, qp) : 0;
+}
+
+static int adopt_state(struct nvmfr_qpair *qp)
+{
+	struct qpair_link *link = &qp->link;
+	int err = link->boot ? take_over(qp) : 0;
+
 	if (link->state >= LINK_LOST && !qp->broken) {
 		qp->err = link->err;
 		memcpy(qp->sentence, link->sentence, sizeof(qp->sentence));
 	}
 	qp->state = link->state;
+	return err;
 }
 
 void nvmfr__qpair_adopt(struct nvmfr_qpair *qp)
 {
 	struct qpair_link *link = &qp->link;
 	bool moved;
+	int err = 0;
 
 	if (nvmfr__qpair_forked(qp) || !link->lock)
 		return;
@@ -248,12 +264,14 @@ void nvmfr__qpair_adopt(struct nvmfr_qpair *qp)
 	qp->ns_max_blocks = 0;
 	moved = link->boot;
 	if (qp->state != link->state)
-		adopt_state(qp);
+		err = adopt_state(qp);
 	qp->max_pieces = (uint8_t)nvmfr__min_u32(qp->limits.max_descriptors,
 						 qp->ep ? list_room(qp->ep) : 0);
 	pthread_mutex_unlock(link->lock);
 	/* Who sleeps on the descriptor would not hear of this endpoint. */
-	if (moved && qp->epoll_fd >= 0 && watch_endpoint(qp))
+	if (!err && moved && qp->epoll_fd >= 0)
+		err = watch_endpoint(qp);
+	if (err)
 		nvmfr__qpair_fault(qp, -EIO, "%s", nvmfr__err_get());
 	qp->adopted = qp->state == LINK_LIVE && !qp->broken ? qp->seen : WORD_NEVER;
 	qpair_credit(qp);
@@ -403,6 +421,8 @@ int nvmfr__qpair_fd(struct nvmfr_qpair *qp)
 
 	if (nvmfr__qpair_forked(qp))
 		return nvmfr__qpair_state_error(qp);
+	if (qp->group)
+		return qp->group->epoll_fd;
 	if (qp->epoll_fd >= 0)
 		return qp->epoll_fd;
 	err = make_fds(qp);
@@ -413,19 +433,18 @@ int nvmfr__qpair_fd(struct nvmfr_qpair *qp)
 	return err ? err : qp->epoll_fd;
 }
 
-/* For the service: when this sleeper's oldest command is over its time. */
-static void tell_deadline(struct nvmfr_qpair *qp)
+void nvmfr__qpair_tell_deadline(struct nvmfr_qpair *qp)
 {
-	uint32_t now = atomic_load_explicit(qp->tick, memory_order_relaxed), oldest = 0, at;
+	uint32_t now = atomic_load_explicit(qp->tick, memory_order_relaxed), oldest = 0, at = 0;
+	bool idle = free_slots(qp) == qp->depth;
 
 	if (!qp->timeout_ticks)
 		return;
-	for (uint32_t i = 0; i <= qp->mask; i++)
+	for (uint32_t i = 0; !idle && i <= qp->mask; i++)
 		if (slot_in_flight(qp, &qp->slots[i]))
 			oldest = nvmfr__max_u32(oldest, now - slot_tick(&qp->slots[i]));
-	at = now - oldest + qp->timeout_ticks + 1;
-	if (free_slots(qp) == qp->depth)
-		at = 0;
+	if (!idle)
+		at = now - oldest + qp->timeout_ticks + 1;
 	atomic_store_explicit(&qp->link.wake_tick, at, memory_order_relaxed);
 }
 
@@ -436,7 +455,7 @@ static int arm_live(struct nvmfr_qpair *qp)
 
 	if (qp->chores.ready)
 		return 1;
-	tell_deadline(qp);
+	nvmfr__qpair_tell_deadline(qp);
 	err = qp->ops->arm(qp->ep);
 	if (err)
 		return err;
@@ -466,7 +485,15 @@ int nvmfr__qpair_arm(struct nvmfr_qpair *qp)
 		got = read(qp->link.owner_fd, &count, sizeof(count));
 	if (got > 0 || qpair_has_news(qp))
 		return 1;
-	if (likely_live(qp))
-		return arm_live(qp);
+	if (likely_live(qp)) {
+		int result = arm_live(qp);
+
+		/* What it found is in this queue pair now. */
+		if (qp->group && result == 1)
+			nvmfr__group_ask_again(qp);
+		return result;
+	}
+	if (qp->group && qp->state == LINK_CONNECTING)
+		return nvmfr__group_arm_fabs(qp->group);
 	return qp->state >= LINK_LOST ? 1 : 0;
 }

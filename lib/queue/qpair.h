@@ -109,8 +109,9 @@ enum link_state {
 struct qpair_link {
 	pthread_mutex_t *lock; /* the host's, for all below; NULL: the service is the owner */
 	_Atomic uint32_t *word; /* on a page that fork wipes: 0 is a forked child */
+	_Atomic uint32_t *group_word; /* changes with it; NULL: no group */
 	int service_fd; /* eventfd that wakes the service; the owner writes it */
-	int owner_fd; /* eventfd that wakes the owner; -1: not made yet */
+	int owner_fd; /* eventfd that wakes the owner, or its group's; -1: not made yet */
 
 	/* service to owner */
 	enum link_state state;
@@ -195,6 +196,10 @@ struct nvmfr_qpair {
 	uint64_t bounced_bytes;
 	struct nvmfr_buffer *scratch; /* nvmfr_pread's, made when first needed */
 	int epoll_fd; /* -1: not made yet */
+	struct nvmfr_group *group; /* NULL: polled on its own */
+	struct nvmfr_qpair *member_next, **member_prev; /* of the group */
+	struct nvmfr_qpair *again_next;
+	bool again; /* in the group's list */
 	struct wait_pace pace; /* nvmfr_wait's */
 	uint32_t far_looks; /* in a row that found the owner on another node than the device's */
 	int err;
@@ -367,6 +372,9 @@ void nvmfr__qpair_fault(struct nvmfr_qpair *qp, int err, const char *fmt, ...)
 /* Ends the endpoint's access to memory and hands it back to the service. */
 void nvmfr__qpair_retire(struct nvmfr_qpair *qp);
 
+/* A word's next value. */
+void nvmfr__word_step(_Atomic uint32_t *word);
+
 /* The service: what it changed in link becomes visible, a sleeper wakes. The host's lock held. */
 void nvmfr__link_publish(struct qpair_link *link);
 
@@ -383,6 +391,8 @@ void nvmfr__qpair_look_around(struct nvmfr_qpair *qp);
 
 int nvmfr__qpair_fd(struct nvmfr_qpair *qp);
 int nvmfr__qpair_arm(struct nvmfr_qpair *qp);
+/* For the service: when this sleeper's oldest command is over its time. */
+void nvmfr__qpair_tell_deadline(struct nvmfr_qpair *qp);
 
 /* ---- submit.c --------------------------------------------------------------------------------------- */
 
@@ -439,5 +449,11 @@ unsigned int nvmfr__split_reap(struct nvmfr_qpair *qp, struct nvmfr_completion *
 /* ---- poll.c ----------------------------------------------------------------------------------------- */
 
 int nvmfr__qpair_poll(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max);
+
+/* ---- group.c ---------------------------------------------------------------------------------------- */
+
+/* A member's poll filled its array, or a look at it found something: the group's next poll asks it, if
+ * anything is left. */
+void nvmfr__group_ask_again(struct nvmfr_qpair *qp);
 
 #endif

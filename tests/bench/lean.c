@@ -3,19 +3,21 @@
  * lean - the least that an application does with libnvmfr: it submits again what completed.
  *
  *   lean [-q depth] [-b batch] [-n ios] [-w read|write|mixed] [-o bytes] [-V pieces] [-Q commands]
- *        [-t threads] [-r uri]
+ *        [-t threads] [-G qpairs] [-r uri]
  *
  * -q n keeps n I/Os in flight. -b 1 submits each alone; -b n submits up to n at once. -w mixed, in
  * batches: every other I/O is a write. -V n reads into n pieces (vectored). -Q n: the queue pair's depth
  * where it is not the I/Os' (a long I/O takes many commands). -t n: so many threads, each on a processor
- * of its own with a queue pair of its own and -n I/Os. Prints "N ns/IO", a thread's. Links the
- * installed library through pkg-config.
+ * of its own with a queue pair of its own and -n I/Os. -G n, of lean-group only (compiled with LEAN_GROUP):
+ * n queue pairs in a group, of which the first is busy and the others idle. Prints "N ns/IO", a thread's.
+ * Links the installed library through pkg-config.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
 #include <pthread.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,15 +33,16 @@ enum { MAX_DEPTH = 4095,
        ARRAY = 64,
        MAX_PIECES = 16,
        MAX_THREADS = 64,
+       MAX_GROUP = 4096,
        OP_MIXED = -1 };
 
 static struct {
-	unsigned int depth, batch, pieces, commands, threads;
+	unsigned int depth, batch, pieces, commands, threads, group;
 	uint64_t ios, bytes;
 	int op;
 	const char *uri;
 } conf = {
-	32, 1, 0, 0, 1, 5000000, 4096, NVMFR_OP_READ,
+	32, 1, 0, 0, 1, 0, 5000000, 4096, NVMFR_OP_READ,
 	"nvmf+rdma://127.0.0.1/nqn.2026-01.null:nullnic"
 };
 
@@ -52,6 +55,17 @@ struct job {
 	unsigned int cpu;
 };
 static _Thread_local struct nvmfr_completion done[ARRAY];
+
+/* With LEAN_GROUP it is another program: the question would cost an instruction or three an I/O. */
+#ifdef LEAN_GROUP
+#define POLL(job, max) nvmfr_group_poll(group, done, max)
+#define GROUPED	       1
+#else
+#define GROUPED	       0
+#define POLL(job, max) nvmfr_poll((job).qp, done, max)
+#endif
+static struct nvmfr_group *group; /* NULL without -G */
+static struct nvmfr_qpair *idle[MAX_GROUP];
 
 static void check(int result, const char *what)
 {
@@ -141,7 +155,7 @@ static void run_alone(const struct job *given, uint64_t total)
 	uint64_t state = SEED, sent = start(&job, total, &state);
 
 	for (uint64_t ended = 0; ended < total;) {
-		int n = nvmfr_poll(job.qp, done, ARRAY), err = 0;
+		int n = POLL(job, ARRAY), err = 0;
 
 		check(n, "poll");
 		for (const struct nvmfr_completion *cpl = done; cpl < done + n; cpl++) {
@@ -193,7 +207,7 @@ static void run_batched(const struct job *given, uint64_t total)
 	for (unsigned int k = 0; k < ARRAY; k++)
 		prepare(&batch[k], &job, k % conf.depth);
 	for (uint64_t ended = 0; ended < total;) {
-		int n = nvmfr_poll(job.qp, done, conf.batch);
+		int n = POLL(job, conf.batch);
 		unsigned int again;
 
 		check(n, "poll");
@@ -215,7 +229,7 @@ static int parse_op(const char *name)
 
 static void parse(int argc, char **argv)
 {
-	for (int o; (o = getopt(argc, argv, "q:b:n:w:o:V:Q:t:r:")) != -1;) {
+	for (int o; (o = getopt(argc, argv, "q:b:n:w:o:V:Q:t:G:r:")) != -1;) {
 		switch (o) {
 		case 'q': conf.depth = (unsigned int)atoi(optarg); break;
 		case 'b': conf.batch = (unsigned int)atoi(optarg); break;
@@ -225,6 +239,7 @@ static void parse(int argc, char **argv)
 		case 'V': conf.pieces = (unsigned int)atoi(optarg); break;
 		case 'Q': conf.commands = (unsigned int)atoi(optarg); break;
 		case 't': conf.threads = (unsigned int)atoi(optarg); break;
+		case 'G': conf.group = (unsigned int)atoi(optarg); break;
 		case 'r': conf.uri = optarg; break;
 		default: exit(2);
 		}
@@ -233,21 +248,45 @@ static void parse(int argc, char **argv)
 		conf.commands = conf.depth;
 	if (!conf.depth || conf.depth > MAX_DEPTH || conf.commands > MAX_DEPTH || !conf.bytes ||
 	    !conf.batch || conf.batch > ARRAY || conf.pieces > MAX_PIECES || !conf.threads ||
-	    conf.threads > MAX_THREADS || (conf.op == OP_MIXED && conf.batch == 1))
+	    conf.threads > MAX_THREADS || (conf.op == OP_MIXED && conf.batch == 1) ||
+	    conf.group > MAX_GROUP || !conf.group != !GROUPED || (conf.group && conf.threads > 1))
 		exit(2);
+}
+
+static void open_group(struct nvmfr_host *host)
+{
+	struct nvmfr_group_opts opts;
+
+	nvmfr_group_opts_init(&opts, sizeof(opts));
+	opts.max_qpairs = conf.group;
+	check(nvmfr_group_create(host, &opts, &group), "group");
+}
+
+/* They connect together. */
+static void open_qpairs(struct job *job, struct nvmfr_ctrl *ctrl)
+{
+	struct nvmfr_qpair_opts opts;
+
+	nvmfr_qpair_opts_init(&opts, sizeof(opts));
+	opts.depth = (uint16_t)conf.commands;
+	opts.group = group;
+	check(nvmfr_qpair_create(ctrl, &opts, &job->qp), "qpair");
+	for (unsigned int i = 0; i + 1 < conf.group; i++)
+		check(nvmfr_qpair_create(ctrl, &opts, &idle[i]), "qpair");
+	check(nvmfr_qpair_wait(job->qp, -1), "qpair");
+	for (unsigned int i = 0; i + 1 < conf.group; i++)
+		check(nvmfr_qpair_wait(idle[i], -1), "qpair");
 }
 
 static void job_open(struct job *job, struct nvmfr_host *host, struct nvmfr_ctrl *ctrl)
 {
 	struct nvmfr_ns_info ns = { .size = sizeof(ns) };
-	struct nvmfr_qpair_opts opts;
 	uint64_t blocks;
 
 	check(nvmfr_ns_info(ctrl, 1, &ns), "namespace");
-	nvmfr_qpair_opts_init(&opts, sizeof(opts));
-	opts.depth = (uint16_t)conf.commands;
-	check(nvmfr_qpair_create(ctrl, &opts, &job->qp), "qpair");
-	check(nvmfr_qpair_wait(job->qp, -1), "qpair");
+	if (conf.group)
+		open_group(host);
+	open_qpairs(job, ctrl);
 	check(nvmfr_buffer_alloc(host, conf.depth * conf.bytes, -1, &job->buf), "buffer");
 	if (conf.pieces && !(job->iovs = calloc(conf.depth, sizeof(*job->iovs))))
 		exit(1);
@@ -261,6 +300,9 @@ static void job_open(struct job *job, struct nvmfr_host *host, struct nvmfr_ctrl
 static void job_close(struct job *job)
 {
 	nvmfr_qpair_destroy(job->qp);
+	for (unsigned int i = 0; i + 1 < conf.group; i++)
+		nvmfr_qpair_destroy(idle[i]);
+	check(nvmfr_group_destroy(group), "group");
 	check(nvmfr_buffer_release(job->buf), "release");
 	free(job->iovs);
 }
@@ -321,6 +363,8 @@ int main(int argc, char **argv)
 	check(nvmfr_host_create(NULL, &host), "host");
 	nvmfr_ctrl_opts_init(&copts, sizeof(copts));
 	copts.uri = conf.uri;
+	if (conf.group > copts.num_io_queues)
+		copts.num_io_queues = (uint16_t)conf.group;
 	check(nvmfr_connect(host, &copts, &ctrl), "connect");
 	check(nvmfr_ctrl_wait(ctrl, -1), "connect");
 	for (unsigned int i = 0; i < conf.threads; i++) {

@@ -15,13 +15,14 @@ import resource
 import statistics
 import subprocess
 import sys
+from time import monotonic as time_now
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 IRIO = os.path.join(HERE, "..", "standin", "irio.py")
 NOISE = 1.05  # of a time that is to be rawloop's own
 MIB = 1 << 20
 COMMANDS_OF_64_MIB = 64  # the stand-in's MDTS is 1 MiB
-LEAN = {  # lean's arguments, row by row
+LEAN = {  # lean's arguments, row by row; with -G lean-group's
     "qd32": "-q 32 -b 32",
     "qd128": "-q 128 -b 32",
     "single": "-q 32 -b 1",
@@ -33,6 +34,9 @@ LEAN = {  # lean's arguments, row by row
     "split": f"-q 1 -b 2 -Q 32 -o {64 * MIB}",
     "split128": f"-q 1 -b 2 -Q 128 -o {64 * MIB}",
     "threads": "-q 32 -b 32 -t 2",
+    "group": "-q 32 -b 32 -G 64",
+    "group-qd1": "-q 1 -b 1 -G 64",
+    "thousand": "-q 8 -b 8 -G 1000",
 }
 RAWLOOP = {  # where rawloop does the same; its -b is lean's
     "qd32": LEAN["qd32"],
@@ -42,7 +46,10 @@ RAWLOOP = {  # where rawloop does the same; its -b is lean's
     "128k": "-q 32 -b 32 -l 131072",
     "icd": "-q 32 -b 32 -w",
     "split": f"-q 32 -b 32 -l {MIB}",
+    "group": "-q 32 -b 32 -i 63 -S",
+    "group-qd1": "-q 1 -b 1 -i 63 -S",
 }
+LOCK = {"NULLNIC_LOCK": "1"}  # of the stand-in, where the service connects what its owner polls
 NOT_AVAILABLE = "not available"
 
 
@@ -86,8 +93,10 @@ class Bench:
     @functools.lru_cache(maxsize=None)
     def instructions(self, args, program="lean", share=1, **env):
         """Instructions per I/O; with share, per so many commands of one."""
-        path = self.lean if program == "lean" else self.rawloop
-        low, high = (max(2, n // share) for n in self.counted)
+        path = self.rawloop if program == "rawloop" else os.path.join(self.programs, program)
+        # How often a group is polled while it connects is chance: more I/Os, to drown it.
+        more = 4 if program == "lean-group" else 1
+        low, high = (max(2, n * more // share) for n in self.counted)
         out = self.output([IRIO, "-L", self.libs, "-n", f"{low},{high}", "--rest-only", "--",
                            path, *args.split(), "-n", "%N"], **env)
         return round(float(out) / share, 1)
@@ -233,6 +242,31 @@ def memory(bench):
     return Result("at most 48 KiB", f"{got / 1024:.1f} KiB", f"blocks: {blocks}", got <= 48 * 1024, bytes=got)
 
 
+def group_price(bench, row, alone):
+    """64 queue pairs of which one is busy, against that one by itself; the bare loop over one CQ beside it."""
+    got, ref = bench.instructions(LEAN[row], program="lean-group", **LOCK), bench.instructions(LEAN[alone])
+    raw = bench.instructions(RAWLOOP[row], program="rawloop")
+    raw_ref = bench.instructions(RAWLOOP[alone], program="rawloop")
+    return at_most(got, 1.25 * ref, f"at most 1.25 x one qpair, {1.25 * ref:.1f} Ir",
+                   f"one {ref:.1f} Ir; rawloop {raw:.1f}, one {raw_ref:.1f}", one=ref, rawloop=raw,
+                   rawloop_one=raw_ref, times=round(got / ref, 3))
+
+
+def thousand(bench):
+    """Connects, runs on one of them and closes, with 1,024 descriptors."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, limits[1]))
+    try:
+        begin = time_now()
+        program = os.path.join(bench.programs, "lean-group")
+        said = bench.output([program, *LEAN["thousand"].split(), "-n", "100000"], **LOCK).strip()
+        seconds = time_now() - begin
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    return Result("connect, run, close", f"{seconds:.2f} s, of them I/O {said}", "100,000 I/Os on one", True,
+                  seconds=seconds)
+
+
 def asleep(bench, every_ms):
     """Processor time of a process that sleeps in nvmfr_wait(), over the stand-in and over the embedded target."""
     used, seconds = {}, "2" if bench.rounds < 5 else "5"
@@ -242,10 +276,6 @@ def asleep(bench, every_ms):
         used[name] = float(bench.output(command + (["-r", uri] if uri else []), **env).split()[0])
     return Result("below 1 % of a processor", f"{used['stand-in']:.3f} %", f"embedded target {used['embedded']:.3f} %",
                   max(used.values()) < 1, percent=used)
-
-
-def none(target):
-    return Result(target, NOT_AVAILABLE, "", False)
 
 
 ROWS = {
@@ -267,8 +297,9 @@ ROWS = {
     "split": ("64 MiB read, depth 32", lambda b: child(b, "split")),
     "split128": ("64 MiB read, depth 128", lambda b: child(b, "split128")),
     "split-time": ("64 MiB read, depth 32, a command", lambda b: time(b, "split", COMMANDS_OF_64_MIB)),
-    "group": ("64 qpairs in a group, one busy", lambda b: none("at most 1.25 x one qpair")),
-    "thousand": ("1,000 qpairs, RLIMIT_NOFILE 1024", lambda b: none("connect, run, close")),
+    "group": ("64 qpairs in a group, one busy", lambda b: group_price(b, "group", "qd32")),
+    "group-qd1": ("64 in a group, one busy at QD 1", lambda b: group_price(b, "group-qd1", "qd1")),
+    "thousand": ("1,000 qpairs, RLIMIT_NOFILE 1024", thousand),
     "memory": ("library memory a qpair, depth 128", memory),
     "threads-lines": ("two threads, a qpair each", thread_lines),
     "threads": ("", thread_price),

@@ -46,18 +46,19 @@ build_library() {
 	[ -n "$standin" ] || standin=$tmp/build/tests/standin
 }
 
-# compile NAME FLAG...
+# compile PROGRAM SOURCE FLAG...
 compile() {
-	local name=$1 flags
-	shift
+	local program=$1 source=$2 flags
+	shift 2
 	flags=$(PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config --cflags --libs nvmfr)
 	# shellcheck disable=SC2086
-	$CC -std=c11 -D_GNU_SOURCE -O2 -g "$@" "$here/$name.c" -o "$tmp/$name" $flags -Wl,-rpath,"$prefix/lib" -pthread
+	$CC -std=c11 -D_GNU_SOURCE -O2 -g "$@" "$here/$source" -o "$tmp/$program" $flags -Wl,-rpath,"$prefix/lib" -pthread
 }
 
 build_library
-compile lean
-compile memcpy-ratio
-compile idle
-compile footprint -fno-builtin -rdynamic
+compile lean lean.c
+compile lean-group lean.c -DLEAN_GROUP
+compile memcpy-ratio memcpy-ratio.c
+compile idle idle.c
+compile footprint footprint.c -fno-builtin -rdynamic
 "$here/measure.py" --programs "$tmp" --standin "$standin" "${args[@]}"

@@ -73,7 +73,7 @@
 	FIELD(nvmfr_ns_info, uuid, 48)								\
 	FIELD(nvmfr_ns_info, eui64, 64)								\
 												\
-	SIZE(nvmfr_qpair_opts, 32)								\
+	SIZE(nvmfr_qpair_opts, 40)								\
 	FIELD(nvmfr_qpair_opts, size, 0)							\
 	FIELD(nvmfr_qpair_opts, depth, 8)							\
 	FIELD(nvmfr_qpair_opts, max_descriptors, 10)						\
@@ -81,6 +81,12 @@
 	FIELD(nvmfr_qpair_opts, qpair_data, 16)							\
 	FIELD(nvmfr_qpair_opts, flags, 24)							\
 	FIELD(nvmfr_qpair_opts, reserved, 28)							\
+	FIELD(nvmfr_qpair_opts, group, 32)							\
+												\
+	SIZE(nvmfr_group_opts, 16)								\
+	FIELD(nvmfr_group_opts, size, 0)							\
+	FIELD(nvmfr_group_opts, max_qpairs, 8)							\
+	FIELD(nvmfr_group_opts, flags, 12)							\
 												\
 	SIZE(nvmfr_qpair_info, 32)								\
 	FIELD(nvmfr_qpair_info, size, 0)							\

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * no_alloc [uri]: no allocation between submit and completion. The C library's allocator with a counter
+ * no_alloc [uri [group]]: no allocation between submit and completion. The C library's allocator with a counter
  * in front, which counts this thread's calls while it is told to.
  */
 #include <errno.h>
@@ -91,7 +91,7 @@ int main(int argc, char **argv)
 	struct soft_io s;
 	int failed = planted();
 
-	soft_io_open(&s, argc > 1 ? argv[1] : SOFT_IO_URI);
+	soft_io_open(&s, argc > 1 ? argv[1] : SOFT_IO_URI, argc > 2);
 	failed |= watch(&s, "reads", SOFT_READ, IOS);
 	failed |= watch(&s, "writes", SOFT_WRITE, IOS);
 	failed |= watch(&s, "vectored reads", SOFT_READ_VEC, IOS);

@@ -124,7 +124,8 @@ static int check_completion(struct soft_io *s, enum soft_kind kind,
 static int collect(struct soft_io *s, enum soft_kind kind, unsigned int *slots)
 {
 	struct nvmfr_completion done[SOFT_IO_DEPTH];
-	int n = nvmfr_poll(s->qp, done, SOFT_IO_DEPTH);
+	int n = s->group ? nvmfr_group_poll(s->group, done, SOFT_IO_DEPTH)
+			 : nvmfr_poll(s->qp, done, SOFT_IO_DEPTH);
 
 	for (int i = 0; i < n; i++) {
 		int err = check_completion(s, kind, &done[i]);
@@ -163,21 +164,33 @@ int soft_io_run(struct soft_io *s, enum soft_kind kind, uint64_t count)
 	}
 }
 
+static void open_qpairs(struct soft_io *s, bool grouped)
+{
+	struct nvmfr_qpair_opts opts;
+
+	nvmfr_qpair_opts_init(&opts, sizeof(opts));
+	/* An 8 MiB I/O takes several commands. */
+	opts.depth = 2 * SOFT_IO_DEPTH;
+	if (grouped)
+		must(nvmfr_group_create(s->host, NULL, &s->group), "group");
+	opts.group = s->group;
+	must(nvmfr_qpair_create(s->ctrl, &opts, &s->qp), "queue pair");
+	must(nvmfr_qpair_wait(s->qp, -1), "queue pair");
+	for (unsigned int i = 0; grouped && i < SOFT_IO_IDLE; i++) {
+		must(nvmfr_qpair_create(s->ctrl, &opts, &s->idle[i]), "queue pair");
+		must(nvmfr_qpair_wait(s->idle[i], -1), "queue pair");
+	}
+}
+
 static void connect_target(struct soft_io *s, const char *uri)
 {
 	struct nvmfr_ctrl_opts ctrl_opts;
-	struct nvmfr_qpair_opts qp_opts;
 
 	must(nvmfr_host_create(NULL, &s->host), "host");
 	nvmfr_ctrl_opts_init(&ctrl_opts, sizeof(ctrl_opts));
 	ctrl_opts.uri = uri;
 	must(nvmfr_connect(s->host, &ctrl_opts, &s->ctrl), "connect");
 	must(nvmfr_ctrl_wait(s->ctrl, -1), "connect");
-	nvmfr_qpair_opts_init(&qp_opts, sizeof(qp_opts));
-	/* An 8 MiB I/O takes several commands. */
-	qp_opts.depth = 2 * SOFT_IO_DEPTH;
-	must(nvmfr_qpair_create(s->ctrl, &qp_opts, &s->qp), "queue pair");
-	must(nvmfr_qpair_wait(s->qp, -1), "queue pair");
 }
 
 static void fill_namespace(struct soft_io *s)
@@ -199,12 +212,13 @@ static void fill_namespace(struct soft_io *s)
 	}
 }
 
-void soft_io_open(struct soft_io *s, const char *uri)
+void soft_io_open(struct soft_io *s, const char *uri, bool grouped)
 {
 	*s = (struct soft_io){ .random = 0x2545f491 };
 	/* Whatever hangs ends here; a filter on system calls does not stop a signal. */
 	alarm(MAX_SECONDS);
 	connect_target(s, uri);
+	open_qpairs(s, grouped);
 	must(nvmfr_buffer_alloc(s->host, (size_t)LONG_SLOTS * SOFT_LONG_BYTES, -1, &s->buf),
 	     "buffer");
 	fill_namespace(s);
@@ -213,6 +227,9 @@ void soft_io_open(struct soft_io *s, const char *uri)
 void soft_io_close(struct soft_io *s)
 {
 	nvmfr_qpair_destroy(s->qp);
+	for (unsigned int i = 0; i < SOFT_IO_IDLE; i++)
+		nvmfr_qpair_destroy(s->idle[i]);
+	must(nvmfr_group_destroy(s->group), "group");
 	must(nvmfr_buffer_release(s->buf), "release");
 	must(nvmfr_disconnect(s->ctrl, 1000), "disconnect");
 	nvmfr_host_destroy(s->host);

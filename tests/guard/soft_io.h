@@ -3,16 +3,20 @@
 #ifndef NVMFR_GUARD_SOFT_IO_H
 #define NVMFR_GUARD_SOFT_IO_H
 
+#include <stdbool.h>
+
 #include <nvmfr/nvmfr.h>
 
 #define SOFT_IO_URI "nvmf+soft:?size=64M"
 
-enum { SOFT_IO_BYTES = 4096, SOFT_IO_DEPTH = 32, SOFT_LONG_BYTES = 8 << 20 };
+enum { SOFT_IO_BYTES = 4096, SOFT_IO_DEPTH = 32, SOFT_LONG_BYTES = 8 << 20, SOFT_IO_IDLE = 7 };
 
 struct soft_io {
 	struct nvmfr_host *host;
 	struct nvmfr_ctrl *ctrl;
 	struct nvmfr_qpair *qp;
+	struct nvmfr_group *group;            /* of qp and idle ones; NULL: qp alone */
+	struct nvmfr_qpair *idle[SOFT_IO_IDLE];
 	struct nvmfr_buffer *buf;
 	uint64_t nblocks;                     /* of the namespace, in units of SOFT_IO_BYTES */
 	uint32_t nsid;
@@ -29,7 +33,7 @@ enum soft_kind { SOFT_READ, SOFT_WRITE, SOFT_READ_VEC, SOFT_READ_LONG };
  * Connects and writes each block's number into its first word, in the first 64 MiB. Ends the program
  * on failure.
  */
-void soft_io_open(struct soft_io *s, const char *uri);
+void soft_io_open(struct soft_io *s, const char *uri, bool grouped);
 void soft_io_close(struct soft_io *s);
 
 /* Submits and polls count I/Os in random places and checks the data. 0, or the first error. */
