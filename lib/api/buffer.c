@@ -232,7 +232,8 @@ int nvmfr_buffer_release(struct nvmfr_buffer *buf)
 	if (in_flight(host, buf))
 		return nvmfr__fail(
 			-EBUSY,
-			"a command in flight names this buffer: poll for its completion first; or a prepared list does: release that");
+			"a command in flight or a prepared list names this buffer: poll for"
+			" the completion, or release the list first");
 	pthread_mutex_lock(&host->buffers_lock);
 	detach_all(host, buf);
 	*buf->prev = buf->next;
