@@ -12,10 +12,10 @@ import sys
 
 sys.dont_write_bytecode = True
 
-from measure import COMMANDS_OF_64_MIB, HERE, IRIO, LEAN
+from measure import AGAIN, COMMANDS_OF_64_MIB, HERE, IRIO, LEAN
 
 RECORD = os.path.join(HERE, "recorded.json")
-ROWS = ["qd32", "qd128", "single", "qd1", "128k", "icd", "icd-mixed", "vec4", "split"]
+ROWS = ["qd32", "qd128", "single", "qd1", "128k", "icd", "icd-mixed", "vec4", "split", "prepared"]
 TOLERANCE = 5.0
 COUNTS = (2000, 12000)
 
@@ -28,11 +28,17 @@ def compiler_of(library):
     return f"clang {clang.group(1)}" if clang else f"gcc {gcc.group(1)}" if gcc else "unknown"
 
 
+def program_of(build, row):
+    if row in AGAIN:
+        return [os.path.join(build, "tests/bench/again"), *AGAIN[row].split()]
+    return [os.path.join(build, "tests/lean"), *LEAN[row].split()]
+
+
 def instructions(build, row):
     share = COMMANDS_OF_64_MIB if row.startswith("split") else 1
     low, high = (n // share for n in COUNTS)
     run = subprocess.run([IRIO, "-L", os.path.join(build, "tests/standin"), "-n", f"{low},{high}", "--rest-only", "--",
-                          os.path.join(build, "tests/lean"), *LEAN[row].split(), "-n", "%N"],
+                          *program_of(build, row), "-n", "%N"],
                          stdout=subprocess.PIPE, text=True, check=True)
     return round(float(run.stdout) / share, 1)
 

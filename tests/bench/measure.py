@@ -38,6 +38,10 @@ LEAN = {  # lean's arguments, row by row; with -G lean-group's
     "group-qd1": "-q 1 -b 1 -G 64",
     "thousand": "-q 8 -b 8 -G 1000",
 }
+AGAIN = {  # again's: the same reads all the time
+    "again": "-q 32",
+    "prepared": "-q 32 -p",
+}
 RAWLOOP = {  # where rawloop does the same; its -b is lean's
     "qd32": LEAN["qd32"],
     "qd128": LEAN["qd128"],
@@ -235,6 +239,12 @@ def embedded(bench):
                   ratio >= 0.9, nvmfr_gb_s=ours, memcpy_gb_s=theirs, ratio=ratio)
 
 
+def prepared(bench):
+    """The same program with the same reads, prepared once or submitted each time."""
+    got, ref = (bench.instructions(AGAIN[row], program="again") for row in ("prepared", "again"))
+    return at_most(got, ref - 1, "cheaper than submitted", f"submitted {ref:.1f} Ir, {ref - got:.1f} more", submitted=ref)
+
+
 def memory(bench):
     out = bench.output([os.path.join(bench.programs, "footprint"), "memory", "128"])
     got = int(out.split()[0])
@@ -297,6 +307,7 @@ ROWS = {
     "split": ("64 MiB read, depth 32", lambda b: child(b, "split")),
     "split128": ("64 MiB read, depth 128", lambda b: child(b, "split128")),
     "split-time": ("64 MiB read, depth 32, a command", lambda b: time(b, "split", COMMANDS_OF_64_MIB)),
+    "prepared": ("prepared I/O, QD 32, batches of 32", prepared),
     "group": ("64 qpairs in a group, one busy", lambda b: group_price(b, "group", "qd32")),
     "group-qd1": ("64 in a group, one busy at QD 1", lambda b: group_price(b, "group-qd1", "qd1")),
     "thousand": ("1,000 qpairs, RLIMIT_NOFILE 1024", thousand),

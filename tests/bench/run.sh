@@ -60,5 +60,6 @@ compile lean lean.c
 compile lean-group lean.c -DLEAN_GROUP
 compile memcpy-ratio memcpy-ratio.c
 compile idle idle.c
+compile again again.c
 compile footprint footprint.c -fno-builtin -rdynamic
 "$here/measure.py" --programs "$tmp" --standin "$standin" "${args[@]}"
