@@ -122,7 +122,6 @@ struct total {
 int perf_sum_up(const struct perf *perf, struct total *total);
 void perf_count_checks(const struct perf *perf, struct total *total);
 double perf_mean_us(const struct histogram *hist);
-int perf_device_node(const struct perf *perf);
 
 /* As the options want it, to stdout and the file of --save. Returns 0 or -errno, said on stderr. */
 int perf_report(const struct perf *perf, const struct total *total);

@@ -85,7 +85,7 @@ static void add_setting(struct fields *fields, const struct perf *perf, const st
 
 	add_text(fields, "uri", opts->uri);
 	add_text(fields, "device", perf->ctrl.device);
-	add_int(fields, "device_numa_node", perf_device_node(perf));
+	add_int(fields, "device_numa_node", perf->ctrl.numa_node);
 	add_text(fields, "thread_numa_nodes", total->numa_nodes);
 	add_count(fields, "nsid", perf->ns.nsid);
 	add_count(fields, "block_bytes", perf->ns.block_bytes);

@@ -99,23 +99,6 @@ double perf_mean_us(const struct histogram *hist)
 	return hist->count ? (double)hist->sum / (double)hist->count / 1e3 : 0;
 }
 
-/* Of the local RDMA device; -1 when the kernel knows none. */
-int perf_device_node(const struct perf *perf)
-{
-	char path[128];
-	int node = -1;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/device/numa_node", perf->ctrl.device);
-	file = fopen(path, "re");
-	if (!file)
-		return -1;
-	if (fscanf(file, "%d", &node) != 1)
-		node = -1;
-	fclose(file);
-	return node;
-}
-
 static void text_latency(const struct histogram *hist)
 {
 	printf("latency   min %.2f, mean %.2f", (double)hist->min / 1e3, perf_mean_us(hist));
@@ -138,7 +121,7 @@ static void text_verify(const struct perf *perf, const struct total *total)
 
 static void text_numa(const struct perf *perf, const struct total *total)
 {
-	int node = perf_device_node(perf);
+	int node = perf->ctrl.numa_node;
 
 	printf("NUMA      threads on node %s, device ", total->numa_nodes);
 	if (node < 0)
