@@ -5,10 +5,10 @@
  * keep-alive waits. A manual host has no threads: there the pass takes as long as it takes.
  */
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 
 #include "base/err.h"
+#include "base/thread.h"
 #include "ctrl/ctrl.h"
 
 /* The next buffer that dev lacks; buffers_lock held. */
@@ -60,17 +60,13 @@ static void *registrar_main(void *arg)
 static int start(struct nvmfr_host *host, struct fab_dev *dev)
 {
 	struct registrar *r = &host->registrar;
-	sigset_t all, old;
 	int err;
 
 	r->dev = dev;
 	atomic_store(&r->done, false);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&r->thread, NULL, registrar_main, host);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	err = nvmfr__thread_start(&r->thread, registrar_main, host);
 	if (err)
-		return nvmfr__fail(-err, "no thread to register buffers: %s", nvmfr__strerror(err));
+		return nvmfr__fail(err, "no thread to register buffers: %s", nvmfr__strerror(err));
 	r->running = true;
 	return -EAGAIN;
 }

@@ -9,13 +9,13 @@
 #include <errno.h>
 #include <netdb.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
+#include "base/thread.h"
 
 struct resolve {
 	struct addrinfo hints;
@@ -59,18 +59,14 @@ static void *resolve_main(void *arg)
 
 static int start_thread(struct resolve *r)
 {
-	sigset_t all, old;
 	pthread_t thread;
 	int err;
 
 	atomic_store(&r->owners, 2);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&thread, NULL, resolve_main, r);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	err = nvmfr__thread_start(&thread, resolve_main, r);
 	if (err) {
 		atomic_store(&r->owners, 1);
-		return nvmfr__fail(-err, "no thread to look '%s' up: %s", r->host,
+		return nvmfr__fail(err, "no thread to look '%s' up: %s", r->host,
 				   nvmfr__strerror(err));
 	}
 	pthread_detach(thread);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -8,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/thread.h"
 #include "ctrl/ctrl.h"
 #include "ctrl/host.h"
 #include "queue/group.h"
@@ -193,16 +193,11 @@ static void *service_main(void *arg)
 
 static int start_thread(struct nvmfr_host *host)
 {
-	sigset_t all, old;
 	int err;
 
-	/* The application's signals are its own threads' business. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&host->thread, NULL, service_main, host);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	err = nvmfr__thread_start(&host->thread, service_main, host);
 	host->running = !err;
-	return err ? nvmfr__fail(err == EAGAIN ? -ENOMEM : -err, "the service thread cannot be started: %s",
+	return err ? nvmfr__fail(err == -EAGAIN ? -ENOMEM : err, "the service thread cannot be started: %s",
 				 nvmfr__strerror(err))
 		   : 0;
 }

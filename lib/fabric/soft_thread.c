@@ -7,11 +7,12 @@
 #include <time.h>
 
 #include "base/err.h"
+#include "base/thread.h"
 
 #define NS_PER_S UINT64_C(1000000000)
 
 enum {
-	IDLE_PASSES = 2000,       /* before it sleeps: some tens of microseconds */
+	IDLE_PASSES = 2000, /* before it sleeps: some tens of microseconds */
 	VIRTUAL_NAP_NS = 1000000, /* virtual time moves without telling: it looks again */
 };
 
@@ -115,11 +116,11 @@ static void *run(void *arg)
 
 int nvmfr__soft_thread_start(struct nvmfr_soft_target *target)
 {
-	int err = pthread_create(&target->thread, NULL, run, target);
+	int err = nvmfr__thread_start(&target->thread, run, target);
 
 	if (err) {
 		target->threaded = false;
-		return nvmfr__fail(-err, "soft target '%s': thread: %s", target->name,
+		return nvmfr__fail(err, "soft target '%s': thread: %s", target->name,
 				   nvmfr__strerror(err));
 	}
 	return 0;

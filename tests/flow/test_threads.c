@@ -2,6 +2,10 @@
 /* Queue pairs, controllers, buffers and namespaces that come and go in several threads at once. */
 #include "flow.h"
 
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+
 enum { BLOCK = 512 };
 
 struct worker {
@@ -192,5 +196,65 @@ Test(threads, namespace_comes_and_goes_under_reads, .timeout = 60)
 	pthread_join(thread, NULL);
 	cr_expect_eq(worker.err, 0, "%s", worker.sentence);
 	flow_release(buf);
+	flow_down(&f);
+}
+
+/* ---- signals --------------------------------------------------------------------------------- */
+
+/* Which signals a thread blocks, as the kernel tells it; false: the thread is gone. */
+static bool blocked_signals(const char *tid, unsigned long long *mask)
+{
+	char path[64], line[256];
+	bool found = false;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%.16s/status", tid);
+	file = fopen(path, "re");
+	while (file && !found && fgets(line, sizeof(line), file))
+		found = sscanf(line, "SigBlk: %llx", mask) == 1;
+	if (file)
+		fclose(file);
+	return found;
+}
+
+enum { MAX_TIDS = 64 };
+
+static unsigned int list_threads(char tids[MAX_TIDS][16])
+{
+	DIR *dir = opendir("/proc/self/task");
+	unsigned int n = 0;
+	struct dirent *entry;
+
+	cr_assert_not_null(dir);
+	while ((entry = readdir(dir)) && n < MAX_TIDS)
+		if (entry->d_name[0] != '.')
+			snprintf(tids[n++], sizeof(tids[0]), "%.15s", entry->d_name);
+	closedir(dir);
+	return n;
+}
+
+/* Service and embedded target: an application's handler must not run in threads it knows nothing of. */
+Test(threads, ours_take_no_signal, .timeout = 60)
+{
+	const unsigned long long usual =
+		1ull << (SIGHUP - 1) | 1ull << (SIGINT - 1) | 1ull << (SIGTERM - 1) | 1ull << (SIGUSR1 - 1);
+	char before[MAX_TIDS][16], after[MAX_TIDS][16];
+	unsigned int old = list_threads(before), fresh = 0, n;
+	struct flow f;
+
+	flow_up_thread(&f, NULL);
+	n = list_threads(after);
+	for (unsigned int i = 0; i < n; i++) {
+		unsigned long long mask = 0;
+		bool known = false;
+
+		for (unsigned int k = 0; k < old; k++)
+			known = known || strcmp(after[i], before[k]) == 0;
+		if (known || !blocked_signals(after[i], &mask))
+			continue;
+		fresh++;
+		cr_expect_eq(mask & usual, usual, "thread %s blocks %llx", after[i], mask);
+	}
+	cr_expect_geq(fresh, 2u, "the service's and the target's");
 	flow_down(&f);
 }

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef NVMFR_BASE_THREAD_H
+#define NVMFR_BASE_THREAD_H
+
+#include <pthread.h>
+
+/*
+ * A thread of the library's. It takes no signal: those are the application's own threads' business.
+ * 0, or pthread_create()'s errno, negative.
+ */
+int nvmfr__thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg);
+
+#endif
