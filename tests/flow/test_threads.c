@@ -240,9 +240,12 @@ Test(threads, ours_take_no_signal, .timeout = 60)
 		1ull << (SIGHUP - 1) | 1ull << (SIGINT - 1) | 1ull << (SIGTERM - 1) | 1ull << (SIGUSR1 - 1);
 	char before[MAX_TIDS][16], after[MAX_TIDS][16];
 	unsigned int old = list_threads(before), fresh = 0, n;
+	struct nvmfr_soft_opts opts;
 	struct flow f;
 
-	flow_up_thread(&f, NULL);
+	nvmfr_soft_opts_init(&opts, sizeof(opts));
+	opts.flags = NVMFR_SOFT_THREAD;
+	flow_up_thread(&f, &opts);
 	n = list_threads(after);
 	for (unsigned int i = 0; i < n; i++) {
 		unsigned long long mask = 0;
