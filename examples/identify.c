@@ -178,20 +178,36 @@ static int show(const struct session *session, bool json)
 	return err;
 }
 
+/* All that the library knows, queue pairs included; as a program would log it. */
+static int dump(const struct session *session)
+{
+	int need = nvmfr_ctrl_dump(session->ctrl, NULL, 0);
+	char *text = need > 0 ? malloc((size_t)need + 4096) : NULL; /* it may grow meanwhile */
+
+	if (!text)
+		return need < 0 ? need : -ENOMEM;
+	need = nvmfr_ctrl_dump(session->ctrl, text, (size_t)need + 4096);
+	if (need > 0)
+		puts(text);
+	free(text);
+	return need < 0 ? need : 0;
+}
+
 int main(int argc, char **argv)
 {
-	static const struct option longs[] = { { "json", no_argument, NULL, 'j' }, { 0 } };
+	static const struct option longs[] = { { "json", no_argument, NULL, 'j' },
+					       { "dump", no_argument, NULL, 'd' },
+					       { 0 } };
 	struct session session;
-	bool json = false;
-	int err, opt;
+	int err, opt, form = 0;
 
-	while ((opt = getopt_long(argc, argv, "j", longs, NULL)) == 'j')
-		json = true;
+	while ((opt = getopt_long(argc, argv, "jd", longs, NULL)) == 'j' || opt == 'd')
+		form = opt;
 	if (opt != -1 || optind + 1 != argc)
-		return fprintf(stderr, "usage: identify [--json] URI\n"), 2;
+		return fprintf(stderr, "usage: identify [--json | --dump] URI\n"), 2;
 	err = session_open(&session, argv[optind]);
 	if (!err)
-		err = show(&session, json);
+		err = form == 'd' ? dump(&session) : show(&session, form == 'j');
 	if (err)
 		complain("identify");
 	session_close(&session);

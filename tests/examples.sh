@@ -153,6 +153,13 @@ identify_json() {
 		"$work/json"
 }
 
+identify_dump() {
+	bounded "$bin/identify" --dump "$ram" >"$work/json"
+	json '(d["state"] == "live" and d["target"]["transport"] == "soft" and "reason" not in d
+		and d["controller"]["kato_ms"] > 0 and d["limits"]["max_xfer_bytes"] >= 4096 and d["queues"] == []
+		and [n["blocks"] * n["block_bytes"] for n in d["namespaces"]] == [8 << 20])' "$work/json"
+}
+
 identify_table() {
 	says '^subnqn +nqn\.' "$bin/identify" "$ram"
 	says '^ +1 +16384 +512 ' "$bin/identify" "$ram"
@@ -546,6 +553,7 @@ check 'copy, from an LBA' copy_at_lba
 check 'copy, mistakes' copy_mistakes
 check 'epoll' epoll_reads
 check 'identify, JSON' identify_json
+check 'identify, dump' identify_dump
 check 'identify, table' identify_table
 check 'probe' probe_both
 check 'perf, workloads' perf_workloads

@@ -446,6 +446,21 @@ NVMFR_API int nvmfr_ctrl_state(const struct nvmfr_ctrl *ctrl);
 NVMFR_API int nvmfr_ctrl_info(const struct nvmfr_ctrl *ctrl, struct nvmfr_ctrl_info *info);
 
 /**
+ * All that the library knows of a controller, as JSON text: target, state with its step or reason, what
+ * the controller said of itself, limits in use, queue pairs with their phase, namespaces. For logs and
+ * reports; names stay, new ones may come.
+ *
+ * @param ctrl        the controller, in any state
+ * @param text        receives the text, always terminated when text_bytes > 0
+ * @param text_bytes  room in text; 0: none, to learn how much is needed
+ *
+ * Threads: any.
+ * Returns: the bytes the whole text needs, its NUL included; more than text_bytes means that it was cut;
+ * -EINVAL; -EOWNERDEAD in a forked child.
+ */
+NVMFR_API int nvmfr_ctrl_dump(const struct nvmfr_ctrl *ctrl, char *text, size_t text_bytes);
+
+/**
  * The next active namespace.
  *
  * @param ctrl        the controller

@@ -130,3 +130,58 @@ Test(identity, namespace_info_says_what_the_namespace_is)
 	flow_says("namespace 1");
 	flow_down(&f);
 }
+
+/* ---- the dump -------------------------------------------------------------------------------- */
+
+static char dumped[16384];
+
+static const char *dump(const struct flow *f)
+{
+	int need = nvmfr_ctrl_dump(f->ctrl, dumped, sizeof(dumped));
+
+	cr_assert(need > 0 && need <= (int)sizeof(dumped), "%d", need);
+	cr_expect_eq((int)strlen(dumped) + 1, need);
+	return dumped;
+}
+
+static bool dump_says(const struct flow *f, const char *words)
+{
+	return strstr(dump(f), words) != NULL;
+}
+
+Test(identity, dump_in_every_state)
+{
+	struct nvmfr_qpair *qp;
+	struct flow f;
+
+	flow_up(&f, NULL);
+	cr_expect(dump_says(&f, "\"state\": \"live\""), "%s", dumped);
+	cr_expect(dump_says(&f, "\"queues\": [{\"qid\": 1, \"depth\": 128, \"phase\": \"live\""), "%s", dumped);
+	cr_expect(dump_says(&f, "\"namespaces\": [{\"nsid\": 1, "), "%s", dumped);
+	cr_assert_eq(nvmfr_qpair_create(f.ctrl, NULL, &qp), 0);
+	cr_expect(dump_says(&f, "{\"qid\": 2, \"depth\": 128, \"phase\": \"waiting\""), "%s", dumped);
+	cr_assert_eq(nvmfr_qpair_wait(qp, 20000), 0);
+	cr_expect(dump_says(&f, "\"phase\": \"live\""), "%s", dumped);
+	nvmfr_soft_drop(f.target);
+	flow_settle(&f);
+	cr_expect(dump_says(&f, "\"state\": \"lost\", \"reason\": \""), "%s", dumped);
+	cr_expect(dump_says(&f, "\"phase\": \"lost\""), "%s", dumped);
+	nvmfr_qpair_destroy(qp);
+	flow_down(&f);
+}
+
+Test(identity, dump_into_little_room)
+{
+	char text[8] = "xxxxxxx";
+	struct flow f;
+	int need;
+
+	flow_up(&f, NULL);
+	need = nvmfr_ctrl_dump(f.ctrl, NULL, 0);
+	cr_expect_gt(need, 8);
+	cr_expect_eq(nvmfr_ctrl_dump(f.ctrl, text, 4), need);
+	cr_expect(strlen(text) == 3 && text[0] == '{' && text[4] == 'x', "cut, terminated, nothing behind");
+	cr_expect_eq(nvmfr_ctrl_dump(f.ctrl, NULL, 4), -EINVAL);
+	cr_expect_eq(nvmfr_ctrl_dump(NULL, text, 4), -EINVAL);
+	flow_down(&f);
+}

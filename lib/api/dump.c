@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* All that the service knows of a controller, as JSON: for logs and for reports. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#include <nvmfr/nvmfr.h>
+
+#include "api/check.h"
+#include "base/json.h"
+#include "ctrl/ctrl.h"
+
+static const char *state_name(enum nvmfr_state state)
+{
+	switch (state) {
+	case NVMFR_STATE_CONNECTING: return "connecting";
+	case NVMFR_STATE_LIVE: return "live";
+	default: return "lost";
+	}
+}
+
+static const char *phase_name(enum entry_phase phase)
+{
+	switch (phase) {
+	case ENTRY_WAITING: return "waiting";
+	case ENTRY_FABRIC: return "connecting";
+	case ENTRY_CONNECT: return "Fabrics Connect";
+	case ENTRY_LIVE: return "live";
+	default: return "lost";
+	}
+}
+
+static void put_target(struct json *j, const struct nvmfr_ctrl *ctrl)
+{
+	const struct target *target = &ctrl->target;
+
+	nvmfr__json_open(j, "target", '{');
+	nvmfr__json_text(j, "transport", target->soft ? "soft" : "rdma");
+	if (!target->soft) {
+		nvmfr__json_text(j, "traddr", target->traddr);
+		nvmfr__json_text(j, "trsvcid", target->trsvcid);
+		nvmfr__json_text(j, "host_traddr", target->host_traddr);
+	}
+	nvmfr__json_text(j, "subnqn", target->subnqn);
+	nvmfr__json_text(j, "device", ctrl->device);
+	nvmfr__json_int(j, "numa_node", ctrl->numa_node);
+	nvmfr__json_close(j, '}');
+}
+
+static void put_state(struct json *j, const struct nvmfr_ctrl *ctrl)
+{
+	nvmfr__json_text(j, "state", state_name(ctrl->state));
+	if (ctrl->state == NVMFR_STATE_CONNECTING)
+		nvmfr__json_text(j, "step", nvmfr__sequence_step(ctrl));
+	if (ctrl->state != NVMFR_STATE_LOST)
+		return;
+	nvmfr__json_text(j, "reason", ctrl->sentence);
+	nvmfr__json_int(j, "err", ctrl->err);
+}
+
+static void put_controller(struct json *j, const struct nvmfr_ctrl *ctrl)
+{
+	char version[40], cap[24];
+
+	snprintf(version, sizeof(version), "%u.%u.%u", ctrl->vs >> 16, ctrl->vs >> 8 & 0xff,
+		 ctrl->vs & 0xff);
+	snprintf(cap, sizeof(cap), "0x%016" PRIx64, ctrl->cap);
+	nvmfr__json_open(j, "controller", '{');
+	nvmfr__json_uint(j, "cntlid", ctrl->cntlid);
+	nvmfr__json_text(j, "version", version);
+	nvmfr__json_text(j, "cap", cap);
+	nvmfr__json_text(j, "model", ctrl->id.mn);
+	nvmfr__json_text(j, "serial", ctrl->id.sn);
+	nvmfr__json_text(j, "firmware", ctrl->id.fr);
+	nvmfr__json_bool(j, "discovery", ctrl_is_discovery(ctrl));
+	nvmfr__json_uint(j, "oncs", ctrl->id.oncs);
+	nvmfr__json_uint(j, "oaes", ctrl->id.oaes);
+	nvmfr__json_uint(j, "kato_ms", ctrl->kato_ms);
+	nvmfr__json_close(j, '}');
+}
+
+static void put_limits(struct json *j, const struct nvmfr_ctrl *ctrl)
+{
+	const struct queue_limits *limits = &ctrl->limits;
+
+	nvmfr__json_open(j, "limits", '{');
+	nvmfr__json_uint(j, "max_xfer_bytes", limits->max_xfer_bytes);
+	nvmfr__json_bool(j, "write_zeroes", limits->write_zeroes);
+	if (limits->zeroes_bytes != UINT64_MAX)
+		nvmfr__json_uint(j, "write_zeroes_bytes", limits->zeroes_bytes);
+	nvmfr__json_uint(j, "max_icd_bytes", limits->icd_bytes);
+	nvmfr__json_uint(j, "max_sgl_descriptors", limits->max_descriptors);
+	nvmfr__json_uint(j, "num_io_queues", ctrl->granted);
+	nvmfr__json_close(j, '}');
+}
+
+static void put_queues(struct json *j, const struct nvmfr_ctrl *ctrl)
+{
+	nvmfr__json_open(j, "queues", '[');
+	for (const struct entry *entry = ctrl->entries; entry; entry = entry->next) {
+		nvmfr__json_open(j, NULL, '{');
+		nvmfr__json_uint(j, "qid", entry->qid);
+		nvmfr__json_uint(j, "depth", entry->depth);
+		nvmfr__json_text(j, "phase", phase_name(entry->phase));
+		nvmfr__json_uint(j, "tries", entry->attempt.tries);
+		if (entry->phase == ENTRY_LOST)
+			nvmfr__json_text(j, "reason", entry->qp->link.sentence);
+		nvmfr__json_close(j, '}');
+	}
+	nvmfr__json_close(j, ']');
+}
+
+static void put_namespaces(struct json *j, const struct ns_table *table)
+{
+	nvmfr__json_open(j, "namespaces", '[');
+	for (uint32_t i = 0; table && i < table->count; i++) {
+		const struct ns_entry *entry = &table->entries[i];
+
+		nvmfr__json_open(j, NULL, '{');
+		nvmfr__json_uint(j, "nsid", entry->nsid);
+		nvmfr__json_uint(j, "blocks", entry->blocks);
+		nvmfr__json_uint(j, "block_bytes", UINT64_C(1) << entry->shift);
+		nvmfr__json_uint(j, "metadata_bytes", entry->metadata_bytes);
+		nvmfr__json_bool(j, "read_only", entry->write_protected);
+		if (entry->refusal)
+			nvmfr__json_text(j, "no_io", entry->refusal);
+		nvmfr__json_close(j, '}');
+	}
+	nvmfr__json_close(j, ']');
+}
+
+static void put_version(struct json *j)
+{
+	char version[40];
+	uint32_t v = nvmfr_version();
+
+	snprintf(version, sizeof(version), "%u.%u.%u", v >> 16, v >> 8 & 0xff, v & 0xff);
+	nvmfr__json_text(j, "library_version", version);
+}
+
+int nvmfr_ctrl_dump(const struct nvmfr_ctrl *ctrl, char *text, size_t text_bytes)
+{
+	struct json j = nvmfr__json_begin(text, text_bytes);
+	int err = ctrl ? check_host(ctrl->host) : nvmfr__fail(-EINVAL, "ctrl is NULL");
+
+	if (!err && !text && text_bytes)
+		err = nvmfr__fail(-EINVAL, "text is NULL, text_bytes is %zu", text_bytes);
+	if (err)
+		return err;
+	nvmfr__json_open(&j, NULL, '{');
+	put_version(&j);
+	nvmfr__json_text(&j, "hostnqn", nvmfr_host_nqn(ctrl->host));
+	pthread_mutex_lock(&ctrl->host->lock);
+	put_target(&j, ctrl);
+	put_state(&j, ctrl);
+	put_controller(&j, ctrl);
+	put_limits(&j, ctrl);
+	put_queues(&j, ctrl);
+	put_namespaces(&j, ctrl->ns);
+	pthread_mutex_unlock(&ctrl->host->lock);
+	nvmfr__json_close(&j, '}');
+	return nvmfr__json_end(&j);
+}
