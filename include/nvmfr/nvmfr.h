@@ -335,14 +335,16 @@ struct nvmfr_ctrl_opts {
 	uint8_t ack_timeout;         /**< RDMA ack timeout, 4.096 us * 2^n; 0: the device's default */
 	uint8_t retry_count;         /**< RDMA transport retries, 0 to 7 */
 	uint8_t rnr_retry_count;     /**< RDMA receiver-not-ready retries, 0 to 7; 7: for ever */
-	uint8_t reserved[8];         /**< zero */
+	uint32_t ctrl_loss_timeout_ms; /**< after a loss, connect anew for so long; 0: lost at once; UINT32_MAX: for ever */
+	uint32_t reconnect_delay_ms; /**< before the first attempt; doubles up to 8 times, and varies by a quarter */
 };
 
 /** States of a controller or a queue pair. */
 enum nvmfr_state {
 	NVMFR_STATE_CONNECTING = 1, /**< not usable yet */
 	NVMFR_STATE_LIVE,           /**< usable */
-	NVMFR_STATE_LOST            /**< failed or lost for good; the wait function's sentence says why */
+	NVMFR_STATE_LOST,           /**< failed or lost for good; the wait function's sentence says why */
+	NVMFR_STATE_RECOVERING      /**< lost, and being made anew: see ctrl_loss_timeout_ms */
 };
 
 /** What is known of a controller. Zero where it does not tell. */
@@ -385,7 +387,7 @@ struct nvmfr_ns_info {
 
 /**
  * Fills opts with defaults: keep-alive 10 s, connect within 30 s, an admin command within 10 s, 128 I/O
- * queues, 31 admin commands in flight, both RDMA retry counts 7.
+ * queues, 31 admin commands in flight, both RDMA retry counts 7, no recovery (delay 1 s where it is wanted).
  *
  * @param opts  to fill
  * @param size  sizeof *opts

@@ -19,6 +19,7 @@ void nvmfr_ctrl_opts_init(struct nvmfr_ctrl_opts *opts, size_t size)
 		.admin_depth = 31,
 		.retry_count = 7,
 		.rnr_retry_count = 7,
+		.reconnect_delay_ms = 1000,
 	};
 
 	nvmfr__opts_init(opts, size, &defaults, sizeof(defaults));
@@ -70,6 +71,9 @@ static int ctrl_result(const struct nvmfr_ctrl *ctrl)
 		nvmfr__err_set(ctrl->sentence);
 		return ctrl->err;
 	}
+	if (ctrl->state == NVMFR_STATE_RECOVERING && !ctrl->steps)
+		return nvmfr__fail(-ETIMEDOUT, "%s: lost, the next attempt is due: %s",
+				   ctrl->target.subnqn, ctrl->sentence);
 	return nvmfr__fail(-ETIMEDOUT, "%s: still connecting, at step '%s'", ctrl->target.subnqn,
 			   nvmfr__sequence_step(ctrl));
 }
@@ -84,7 +88,7 @@ int nvmfr_ctrl_wait(struct nvmfr_ctrl *ctrl, int timeout_ms)
 		return err;
 	host = lock(ctrl);
 	deadline = timeout_ms < 0 ? UINT64_MAX : ctrl_now(ctrl) + MS_NS(timeout_ms);
-	while (ctrl->state == NVMFR_STATE_CONNECTING && nvmfr__service_wait(host, deadline))
+	while (ctrl_is_coming(ctrl) && nvmfr__service_wait(host, deadline))
 		;
 	err = ctrl_result(ctrl);
 	pthread_mutex_unlock(&host->lock);

@@ -15,6 +15,7 @@ static const char *state_name(enum nvmfr_state state)
 	switch (state) {
 	case NVMFR_STATE_CONNECTING: return "connecting";
 	case NVMFR_STATE_LIVE: return "live";
+	case NVMFR_STATE_RECOVERING: return "recovering";
 	default: return "lost";
 	}
 }

@@ -86,6 +86,27 @@ static uint64_t wait_due(void *object)
 	return likely_live(qp) ? qp->ops->ep_due_ns(qp->ep) : UINT64_MAX;
 }
 
+/* The host's lock held. A lost one is coming once its owner has let go of it. */
+static bool is_coming(const struct qpair_link *link)
+{
+	return link->state == LINK_CONNECTING || (link->recovering && link->state == LINK_CLOSED);
+}
+
+/* What a recovery needs of the owner: all told, and no hold of the old connection. */
+static int let_go(struct nvmfr_qpair *qp)
+{
+	if (qpair_has_news(qp))
+		nvmfr__qpair_adopt(qp);
+	if (!qp->recovering)
+		return 0;
+	if (!nvmfr__qpair_drained(qp))
+		return nvmfr__fail(-EBUSY, "queue %u was lost: nvmfr_poll() until it says 0, for what was in flight",
+				   qp->qid);
+	if (qp->state == LINK_LOST)
+		nvmfr__qpair_retire(qp);
+	return 0;
+}
+
 /* The service does it all. */
 static void await_alone(struct nvmfr_qpair *qp, int timeout_ms)
 {
@@ -95,7 +116,7 @@ static void await_alone(struct nvmfr_qpair *qp, int timeout_ms)
 	pthread_mutex_lock(&host->lock);
 	deadline =
 		timeout_ms < 0 ? UINT64_MAX : nvmfr__clock_now_ns(&host->clock) + MS_NS(timeout_ms);
-	while (qp->link.state == LINK_CONNECTING && nvmfr__service_wait(host, deadline))
+	while (is_coming(&qp->link) && nvmfr__service_wait(host, deadline))
 		;
 	pthread_mutex_unlock(&host->lock);
 }
@@ -108,9 +129,9 @@ static int await_poll(void *object, struct nvmfr_completion *out, unsigned int m
 	(void)out;
 	(void)max;
 	nvmfr__group_pump(qp->group);
-	if (qpair_has_news(qp))
-		nvmfr__qpair_adopt(qp);
-	return qp->state != LINK_CONNECTING;
+	if (let_go(qp))
+		return -EBUSY;
+	return qp->state != LINK_CONNECTING && !qp->recovering;
 }
 
 /* The answer to its Connect comes where the group's completions do: this thread has to look. */
@@ -135,6 +156,8 @@ int nvmfr_qpair_wait(struct nvmfr_qpair *qp, int timeout_ms)
 {
 	int err = check_qpair(qp);
 
+	if (!err)
+		err = let_go(qp);
 	if (!err && qp->group)
 		err = await_in_group(qp, timeout_ms);
 	else if (!err)
@@ -144,7 +167,7 @@ int nvmfr_qpair_wait(struct nvmfr_qpair *qp, int timeout_ms)
 	nvmfr__qpair_adopt(qp);
 	if (qp->state == LINK_LIVE && !qp->broken)
 		return 0;
-	if (qp->state == LINK_CONNECTING)
+	if (qp->state == LINK_CONNECTING || qp->recovering)
 		return nvmfr__fail(-ETIMEDOUT, "queue %u: still connecting", qp->qid);
 	nvmfr__err_set(qp->sentence);
 	return qp->err;
@@ -152,6 +175,8 @@ int nvmfr_qpair_wait(struct nvmfr_qpair *qp, int timeout_ms)
 
 static uint16_t public_state(const struct nvmfr_qpair *qp)
 {
+	if (qp->recovering || (qp->recovers && qp->broken))
+		return NVMFR_STATE_RECOVERING;
 	if (qp->state == LINK_CONNECTING)
 		return NVMFR_STATE_CONNECTING;
 	return qp->state == LINK_LIVE && !qp->broken ? NVMFR_STATE_LIVE : NVMFR_STATE_LOST;

@@ -15,8 +15,6 @@
 
 static int check_opts(const struct nvmfr_ctrl_opts *opts)
 {
-	static const uint8_t zero[sizeof(opts->reserved)];
-
 	if (opts->admin_depth < 2 || opts->admin_depth > 1024)
 		return nvmfr__fail(-EINVAL, "admin_depth %u is not from 2 to 1024",
 				   opts->admin_depth);
@@ -32,8 +30,8 @@ static int check_opts(const struct nvmfr_ctrl_opts *opts)
 	if (opts->ack_timeout > 31)
 		return nvmfr__fail(-EINVAL, "ack_timeout %u is not from 0 to 31",
 				   opts->ack_timeout);
-	if (memcmp(opts->reserved, zero, sizeof(zero)) != 0)
-		return nvmfr__fail(-EINVAL, "reserved of nvmfr_ctrl_opts must be zero");
+	if (opts->ctrl_loss_timeout_ms && !opts->reconnect_delay_ms)
+		return nvmfr__fail(-EINVAL, "reconnect_delay_ms must not be 0 with a ctrl_loss_timeout_ms");
 	return 0;
 }
 
@@ -109,22 +107,57 @@ void nvmfr__ctrl_free(struct nvmfr_ctrl *ctrl)
 
 /* ---- state ----------------------------------------------------------------------------------- */
 
+/* A quarter more or less, so that hosts which lost a target together do not all come back together. */
+static uint64_t vary(uint64_t ns, uint64_t now)
+{
+	uint64_t mixed = (now ^ now >> 17) * UINT64_C(0x9e3779b97f4a7c15);
+
+	return ns - ns / 4 + (mixed >> 40) % (ns / 2 + 1);
+}
+
+/* Whether a loss is the beginning, or one more try, of a recovery; then when it goes on is set. */
+static bool recovers(struct nvmfr_ctrl *ctrl)
+{
+	uint64_t now = ctrl_now(ctrl), delay = MS_NS(ctrl->opts.reconnect_delay_ms);
+	uint32_t most = ctrl->opts.ctrl_loss_timeout_ms;
+
+	if (!most || ctrl->ending || ctrl->state == NVMFR_STATE_CONNECTING)
+		return false;
+	if (ctrl->state == NVMFR_STATE_LIVE) {
+		ctrl->recoveries = 0;
+		ctrl->give_up_ns = most == UINT32_MAX ? UINT64_MAX : now + MS_NS(most);
+	}
+	ctrl->recover_ns = now + vary(delay << nvmfr__min_u32(ctrl->recoveries, 3), now);
+	return ctrl->recover_ns < ctrl->give_up_ns;
+}
+
+static void tell_loss(const struct nvmfr_ctrl *ctrl, bool was_live)
+{
+	if (ctrl->state == NVMFR_STATE_RECOVERING)
+		nvmfr__log(&ctrl->host->log, NVMFR_LOG_WARN, "%s%s; connects anew in %llu ms",
+			   was_live ? "association lost: " : "", ctrl->sentence,
+			   (unsigned long long)((ctrl->recover_ns - ctrl_now(ctrl)) / MS_NS(1)));
+	else
+		nvmfr__log(&ctrl->host->log, NVMFR_LOG_ERROR, "%s%s",
+			   was_live ? "association lost: " : "", ctrl->sentence);
+}
+
 void nvmfr__ctrl_lose(struct nvmfr_ctrl *ctrl, int err, const char *fmt, ...)
 {
 	va_list args;
-	bool was_live = ctrl->state == NVMFR_STATE_LIVE;
+	bool was_live = ctrl->state == NVMFR_STATE_LIVE, again;
 
 	if (ctrl->state == NVMFR_STATE_LOST)
 		return;
 	va_start(args, fmt);
 	vsnprintf(ctrl->sentence, sizeof(ctrl->sentence), fmt, args);
 	va_end(args);
-	ctrl->state = NVMFR_STATE_LOST;
-	ctrl->err = was_live ? -ENOTCONN : err;
+	again = recovers(ctrl);
+	ctrl->err = ctrl->state == NVMFR_STATE_CONNECTING ? err : -ENOTCONN;
+	ctrl->state = again ? NVMFR_STATE_RECOVERING : NVMFR_STATE_LOST;
 	ctrl->steps = NULL;
-	ctrl->shut_down = true;
-	nvmfr__log(&ctrl->host->log, NVMFR_LOG_ERROR, "%s%s", was_live ? "association lost: " : "",
-		   ctrl->sentence);
+	ctrl->shut_down = !again;
+	tell_loss(ctrl, was_live);
 	nvmfr__resolve_end(&ctrl->resolve);
 	nvmfr__ns_scan_end(ctrl);
 	nvmfr__admin_close(ctrl);
@@ -189,12 +222,30 @@ void nvmfr__ctrl_event(struct nvmfr_host *host, const struct fab_event *ev)
 	}
 }
 
+/* The next attempt, when it is due. The same steps as the first time. */
+static uint64_t recover_pass(struct nvmfr_ctrl *ctrl)
+{
+	uint64_t now = ctrl_now(ctrl);
+
+	if (ctrl->state != NVMFR_STATE_RECOVERING || ctrl->steps)
+		return UINT64_MAX;
+	if (now < ctrl->recover_ns)
+		return ctrl->recover_ns;
+	ctrl->recoveries++;
+	ctrl->attempt = (struct attempt){ 0 };
+	nvmfr__sequence_start(ctrl, nvmfr__connect_steps, nvmfr__connect_step_count,
+			      nvmfr__min_u64(now + MS_NS(ctrl->opts.connect_timeout_ms),
+					     ctrl->give_up_ns));
+	return now;
+}
+
 uint64_t nvmfr__ctrl_pass(struct nvmfr_ctrl *ctrl)
 {
 	enum nvmfr_state before = ctrl->state;
 	bool ending = ctrl->shut_down;
 	uint64_t due = nvmfr__admin_pass(ctrl);
 
+	due = nvmfr__min_u64(due, recover_pass(ctrl));
 	due = nvmfr__min_u64(due, nvmfr__sequence_pass(ctrl));
 	due = nvmfr__min_u64(due, nvmfr__ioqueue_pass(ctrl));
 	due = nvmfr__min_u64(due, nvmfr__admin_arm(ctrl));
@@ -205,6 +256,7 @@ uint64_t nvmfr__ctrl_pass(struct nvmfr_ctrl *ctrl)
 
 void nvmfr__ctrl_shut_down(struct nvmfr_ctrl *ctrl, uint64_t deadline_ns)
 {
+	ctrl->ending = true;
 	if (ctrl->state != NVMFR_STATE_LIVE || ctrl->steps) {
 		ctrl->shut_down = true;
 		return;

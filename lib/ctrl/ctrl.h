@@ -68,6 +68,7 @@ struct entry {
 	struct fab_ep *ep; /* while connecting; then qp->link.ep */
 	struct nvmfr_qpair *boot; /* while Fabrics Connect is out */
 	bool boot_failed; /* it broke; the reason may still come as an event */
+	bool again; /* ENTRY_LOST: to be connected anew, its controller is live again */
 	enum entry_phase phase;
 	struct attempt attempt;
 	uint64_t deadline_ns;
@@ -99,6 +100,12 @@ struct nvmfr_ctrl {
 	uint64_t command_deadline_ns; /* of the command that is out */
 	uint32_t pause_ms;
 	bool shut_down; /* the shutdown sequence has ended */
+	bool ending; /* nvmfr_disconnect runs */
+
+	/* lost, and being made anew */
+	uint64_t give_up_ns; /* when it is lost for good */
+	uint64_t recover_ns; /* when the next attempt starts */
+	unsigned int recoveries; /* attempts since the loss */
 
 	/* connecting */
 	struct resolve *resolve;
@@ -152,6 +159,12 @@ static inline uint64_t ctrl_now(const struct nvmfr_ctrl *ctrl)
 	return nvmfr__clock_now_ns(&ctrl->host->clock);
 }
 
+/* Neither live nor lost for good. */
+static inline bool ctrl_is_coming(const struct nvmfr_ctrl *ctrl)
+{
+	return ctrl->state == NVMFR_STATE_CONNECTING || ctrl->state == NVMFR_STATE_RECOVERING;
+}
+
 static inline bool ctrl_is_discovery(const struct nvmfr_ctrl *ctrl)
 {
 	return ctrl->id.cntrltype == NVME_CNTRLTYPE_DISCOVERY;
@@ -173,7 +186,8 @@ void nvmfr__ctrl_free(struct nvmfr_ctrl *ctrl);
 /* In a forked child: the heap's part only, what the kernel and the peer know stays the parent's. */
 void nvmfr__ctrl_forget(struct nvmfr_ctrl *ctrl);
 
-/* The association is over: sentence kept, queues told, endpoint gone. Idempotent; the first reason stays. */
+/* The association is over, or to be made anew: sentence kept, queues told, endpoint gone. Idempotent once it
+ * is lost for good; the first reason stays. */
 void nvmfr__ctrl_lose(struct nvmfr_ctrl *ctrl, int err, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
@@ -225,6 +239,8 @@ void nvmfr__group_end(struct nvmfr_host *host, struct nvmfr_group *group);
 uint64_t nvmfr__ioqueue_pass(struct nvmfr_ctrl *ctrl);
 void nvmfr__ioqueue_event(struct entry *entry, const struct fab_event *ev);
 void nvmfr__ioqueue_lose_all(struct nvmfr_ctrl *ctrl);
+/* A controller is live again: so are its queues, each as soon as its owner has let go of the old one. */
+void nvmfr__ioqueue_recover_all(struct nvmfr_ctrl *ctrl);
 
 /* ---- attempt.c: making an RC connection --------------------------------------------------------------- */
 

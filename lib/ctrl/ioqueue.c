@@ -63,6 +63,9 @@ static int check_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts *
 		nvmfr__err_set(ctrl->sentence);
 		return -ENOTCONN;
 	}
+	if (ctrl->state == NVMFR_STATE_RECOVERING)
+		return nvmfr__fail(-EAGAIN, "the controller was lost and is being connected anew: "
+					    "nvmfr_ctrl_wait() first");
 	if (ctrl->state != NVMFR_STATE_LIVE)
 		return nvmfr__fail(-ENOTCONN,
 				   "the controller is still connecting: nvmfr_ctrl_wait() first");
@@ -125,6 +128,7 @@ static void init_qpair(struct nvmfr_qpair *qp, struct nvmfr_ctrl *ctrl,
 	qp->timeout_ticks = ms_to_ticks(opts->io_timeout_ms);
 	qp->link.lock = &host->lock;
 	qp->link.service_fd = host->wake_fd;
+	qp->recovers = ctrl->opts.ctrl_loss_timeout_ms != 0;
 	qp->link.limits = ctrl->limits;
 	qp->link.ns = nvmfr__ns_table_get(ctrl->ns);
 	atomic_init(&qp->link.wake_tick, 0);
@@ -216,20 +220,22 @@ static void drop_boot(struct entry *entry)
 	entry->boot_failed = false;
 }
 
-/* This queue is over; its sentence is the present one. */
+/* This queue is over, for now or for good; its sentence is the present one. */
 static void lose(struct entry *entry, int err)
 {
 	struct qpair_link *link = &entry->qp->link;
+	bool recovering = entry->ctrl->state == NVMFR_STATE_RECOVERING;
 
-	if (entry->phase == ENTRY_LOST)
+	if (entry->phase == ENTRY_LOST && link->recovering == recovering)
 		return;
+	link->recovering = recovering;
 	link->err = err;
 	snprintf(link->sentence, sizeof(link->sentence), "%.*s", (int)sizeof(link->sentence) - 1,
 		 nvmfr__err_get());
 	if (entry->phase == ENTRY_LIVE) {
 		entry->ctrl->ops->ep_disconnect(link->ep);
 		link->state = LINK_LOST;
-	} else {
+	} else if (entry->phase != ENTRY_LOST) {
 		drop_boot(entry);
 		link->state = LINK_CLOSED;
 	}
@@ -244,6 +250,40 @@ void nvmfr__ioqueue_lose_all(struct nvmfr_ctrl *ctrl)
 		nvmfr__err_set(ctrl->sentence);
 		lose(entry, ctrl->err);
 	}
+}
+
+void nvmfr__ioqueue_recover_all(struct nvmfr_ctrl *ctrl)
+{
+	for (struct entry *entry = ctrl->entries; entry; entry = entry->next)
+		entry->again = entry->phase == ENTRY_LOST && entry->qp->link.recovering;
+}
+
+/* The owner has let go of the old endpoint: another one, as the controller has it now. */
+static void start_over(struct entry *entry)
+{
+	struct nvmfr_ctrl *ctrl = entry->ctrl;
+	struct qpair_link *link = &entry->qp->link;
+	uint32_t depth = nvme_clamp_depth(entry->depth, nvme_cap_mqes(ctrl->cap), ctrl->id.maxcmd);
+
+	entry->again = false;
+	if (!depth || entry->qid > ctrl->granted) {
+		nvmfr__fail(-ENOSPC, "queue %u: the controller grants %u queues now, of %u commands",
+			    entry->qid, ctrl->granted, depth);
+		lose(entry, -ENOSPC);
+		return;
+	}
+	entry->depth = (uint16_t)depth;
+	entry->max_descriptors = (uint16_t)nvmfr__min_u32(entry->max_descriptors,
+							  ctrl->limits.max_descriptors);
+	entry->attempt = (struct attempt){ 0 };
+	entry->deadline_ns = ctrl_now(ctrl) + MS_NS(ctrl->opts.connect_timeout_ms);
+	link->limits = ctrl->limits;
+	nvmfr__ns_table_put(link->ns);
+	link->ns = nvmfr__ns_table_get(ctrl->ns);
+	link->fault = 0;
+	link->state = LINK_CONNECTING;
+	set_phase(entry, ENTRY_WAITING);
+	nvmfr__link_publish(link);
 }
 
 static void start(struct entry *entry)
@@ -321,6 +361,7 @@ static void hand_over(struct entry *entry)
 	link->ep = entry->ep;
 	link->boot = entry->boot;
 	link->state = LINK_LIVE;
+	link->recovering = false;
 	entry->ep = NULL;
 	entry->boot = NULL;
 	set_phase(entry, ENTRY_LIVE);
@@ -439,10 +480,13 @@ static void lost_pass(struct entry *entry)
 {
 	struct qpair_link *link = &entry->qp->link;
 
-	if (link->state != LINK_CLOSED || !link->ep)
+	if (link->state != LINK_CLOSED)
 		return;
-	entry->ctrl->ops->ep_destroy(link->ep);
+	if (link->ep)
+		entry->ctrl->ops->ep_destroy(link->ep);
 	link->ep = NULL;
+	if (entry->again && entry->ctrl->state == NVMFR_STATE_LIVE)
+		start_over(entry);
 }
 
 static uint64_t waiting_pass(struct entry *entry, uint64_t now)
@@ -467,7 +511,7 @@ static uint64_t entry_pass(struct entry *entry, uint64_t now)
 	case ENTRY_FABRIC: return entry->deadline_ns;
 	case ENTRY_CONNECT: return connect_pass(entry);
 	case ENTRY_LIVE: live_pass(entry); return UINT64_MAX;
-	default: lost_pass(entry); return UINT64_MAX;
+	default: lost_pass(entry); return entry->phase == ENTRY_WAITING ? 0 : UINT64_MAX;
 	}
 }
 

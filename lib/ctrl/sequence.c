@@ -30,6 +30,7 @@ static void ended(struct nvmfr_ctrl *ctrl)
 		ctrl->shut_down = true;
 		return;
 	}
+	nvmfr__ioqueue_recover_all(ctrl);
 	ctrl->state = NVMFR_STATE_LIVE;
 	nvmfr__log(&ctrl->host->log, NVMFR_LOG_INFO,
 		   "%s: connected, controller %u, %u namespaces, %u I/O queues",

@@ -380,7 +380,12 @@ static int poll_lost(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsig
 		nvmfr__qpair_retire(qp);
 	}
 	n += synthesize(qp, out + n, max - n);
-	return n ? (int)n : nvmfr__qpair_state_error(qp);
+	if (n)
+		return (int)n;
+	/* All was told: another connection may be waiting for that. */
+	if (qpair_has_news(qp))
+		nvmfr__qpair_adopt(qp);
+	return qp->recovering || qp->state < LINK_LOST ? 0 : nvmfr__qpair_state_error(qp);
 }
 
 /* ---- entry ----------------------------------------------------------------------------------- */

@@ -233,12 +233,33 @@ static int adopt_state(struct nvmfr_qpair *qp)
 	struct qpair_link *link = &qp->link;
 	int err = link->boot ? take_over(qp) : 0;
 
-	if (link->state >= LINK_LOST && !qp->broken) {
-		qp->err = link->err;
-		memcpy(qp->sentence, link->sentence, sizeof(qp->sentence));
-	}
 	qp->state = link->state;
 	return err;
+}
+
+/* What the owner saw itself is the better reason, until the service says more. */
+static void adopt_reason(struct nvmfr_qpair *qp)
+{
+	if (qp->link.state < LINK_LOST || (qp->broken && qp->link.recovering == qp->recovers))
+		return;
+	qp->err = qp->link.err;
+	memcpy(qp->sentence, qp->link.sentence, sizeof(qp->sentence));
+}
+
+bool nvmfr__qpair_drained(const struct nvmfr_qpair *qp)
+{
+	if (!qp->slots)
+		return true;
+	for (uint32_t i = 0; i < qp->parent_count; i++)
+		if (qp->parents[i].busy)
+			return false;
+	return free_slots(qp) == qp->depth;
+}
+
+/* The end of one connection has not been told to its last I/O: news of another have to wait. */
+static bool still_ending(const struct nvmfr_qpair *qp)
+{
+	return qp->state == LINK_CLOSED && qp->link.state != LINK_CLOSED && !nvmfr__qpair_drained(qp);
 }
 
 void nvmfr__qpair_adopt(struct nvmfr_qpair *qp)
@@ -250,7 +271,12 @@ void nvmfr__qpair_adopt(struct nvmfr_qpair *qp)
 	if (nvmfr__qpair_forked(qp) || !link->lock)
 		return;
 	pthread_mutex_lock(link->lock);
+	if (still_ending(qp)) {
+		pthread_mutex_unlock(link->lock);
+		return;
+	}
 	qp->seen = atomic_load_explicit(qp->word, memory_order_acquire);
+	qp->recovering = link->recovering;
 	if (link->ns != qp->ns) {
 		nvmfr__ns_table_put(qp->ns);
 		qp->ns = nvmfr__ns_table_get(link->ns);
@@ -263,6 +289,7 @@ void nvmfr__qpair_adopt(struct nvmfr_qpair *qp)
 	qp->read_head = qp->write_head = 0;
 	qp->ns_max_blocks = 0;
 	moved = link->boot;
+	adopt_reason(qp);
 	if (qp->state != link->state)
 		err = adopt_state(qp);
 	qp->max_pieces = (uint8_t)nvmfr__min_u32(qp->limits.max_descriptors,
@@ -356,6 +383,10 @@ int nvmfr__qpair_state_error(struct nvmfr_qpair *qp)
 			qp->qid);
 	if (qp->state == LINK_CONNECTING) {
 		nvmfr__err_set("the queue pair is still connecting: nvmfr_qpair_wait() first");
+		return -EAGAIN;
+	}
+	if (qp->recovering || (qp->recovers && qp->state == LINK_LIVE)) {
+		nvmfr__err_set("the queue pair was lost and is being connected anew: nvmfr_poll() meanwhile");
 		return -EAGAIN;
 	}
 	nvmfr__err_set(qp->sentence);

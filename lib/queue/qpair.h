@@ -120,6 +120,7 @@ struct qpair_link {
 	struct queue_limits limits;
 	struct ns_table *ns; /* a reference */
 	void *entry; /* the service's own */
+	bool recovering; /* LINK_LOST to LINK_LIVE: it will be made anew */
 	int err; /* LINK_LOST: why */
 	char sentence[256];
 
@@ -188,6 +189,8 @@ struct nvmfr_qpair {
 	uint32_t drain_next;
 	enum link_state state; /* as adopted */
 	bool broken; /* the owner saw it fail, the service has been told */
+	bool recovers; /* it will be made anew after that */
+	bool recovering; /* as adopted */
 	uint16_t qid;
 	uint32_t max_descriptors; /* asked for; limits has the granted ones */
 	uint64_t laps; /* commands sent before the present lap */
@@ -326,6 +329,9 @@ static inline bool nvmfr__qpair_forked(const struct nvmfr_qpair *qp)
 {
 	return atomic_load_explicit(qp->word, memory_order_relaxed) == 0;
 }
+
+/* Nothing is in flight, nor ended and not told: another connection's rings may take their place. */
+bool nvmfr__qpair_drained(const struct nvmfr_qpair *qp);
 
 /* Commands completed so far. */
 static inline uint64_t qpair_commands(const struct nvmfr_qpair *qp)

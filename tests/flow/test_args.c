@@ -404,9 +404,10 @@ static void ack_timeout_of_32(struct nvmfr_ctrl_opts *opts)
 	opts->ack_timeout = 32;
 }
 
-static void reserved_not_zero(struct nvmfr_ctrl_opts *opts)
+static void recovery_without_delay(struct nvmfr_ctrl_opts *opts)
 {
-	opts->reserved[7] = 1;
+	opts->ctrl_loss_timeout_ms = 1000;
+	opts->reconnect_delay_ms = 0;
 }
 
 #define OPTIONS_TEST(Spoil, Word) \
@@ -427,7 +428,7 @@ OPTIONS_TEST(no_admin_timeout, "admin_timeout_ms")
 OPTIONS_TEST(retries_of_eight, "retry_count 8")
 OPTIONS_TEST(rnr_retries_of_eight, "rnr_retry_count 8")
 OPTIONS_TEST(ack_timeout_of_32, "ack_timeout 32")
-OPTIONS_TEST(reserved_not_zero, "reserved")
+OPTIONS_TEST(recovery_without_delay, "reconnect_delay_ms")
 
 Test(args, connect_nulls)
 {

@@ -37,7 +37,8 @@
 	FIELD(nvmfr_ctrl_opts, ack_timeout, 65)							\
 	FIELD(nvmfr_ctrl_opts, retry_count, 66)							\
 	FIELD(nvmfr_ctrl_opts, rnr_retry_count, 67)						\
-	FIELD(nvmfr_ctrl_opts, reserved, 68)							\
+	FIELD(nvmfr_ctrl_opts, ctrl_loss_timeout_ms, 68)					\
+	FIELD(nvmfr_ctrl_opts, reconnect_delay_ms, 72)						\
 												\
 	SIZE(nvmfr_ctrl_info, 408)								\
 	FIELD(nvmfr_ctrl_info, size, 0)								\

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A lost association is made anew, and its queue pairs with it: the same handles, each I/O told once. */
+#include "flow.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK = 512,
+       MANY = 100,
+       ROUNDS = 20 };
+
+static struct flow recovering(uint32_t loss_ms, uint32_t delay_ms)
+{
+	struct flow f = { 0 };
+
+	flow_host(&f);
+	flow_target(&f, NULL);
+	f.opts.ctrl_loss_timeout_ms = loss_ms;
+	f.opts.reconnect_delay_ms = delay_ms;
+	f.nsid = flow_ns(&f, 64 * MIB, BLOCK);
+	flow_connect(&f);
+	f.qp = flow_qpair(&f, FLOW_DEPTH);
+	return f;
+}
+
+static uint16_t state_of(const struct flow *f)
+{
+	return flow_qpair_info(f->qp).state;
+}
+
+/* Until it says 0: how many ended so. */
+static unsigned int drain(struct flow *f, int32_t result)
+{
+	struct nvmfr_completion done[7];
+	unsigned int n = 0;
+	int got;
+
+	while ((got = nvmfr_poll(f->qp, done, ARRAY_SIZE(done))) > 0)
+		for (int i = 0; i < got; i++, n++)
+			cr_expect_eq(done[i].result, result, "%d", done[i].result);
+	cr_expect_eq(got, 0, "%d: %s", got, nvmfr_last_error());
+	return n;
+}
+
+Test(recovery, same_handles_after_a_drop, .timeout = 60)
+{
+	struct flow f = recovering(60000, 100);
+	struct nvmfr_buffer *buf = flow_alloc(&f, MANY * BLOCK);
+
+	flow_works(&f);
+	flow_reads(&f, buf, MANY);
+	nvmfr_soft_drop(f.target);
+	flow_settle(&f);
+	cr_expect_eq(drain(&f, -ECONNABORTED), MANY);
+	cr_expect_eq(state_of(&f), NVMFR_STATE_RECOVERING);
+	cr_expect_eq(nvmfr_ctrl_state(f.ctrl), NVMFR_STATE_RECOVERING);
+	cr_expect_eq(nvmfr_read(f.qp, f.nsid, 0, 1, buf, 0, 0), -EAGAIN);
+	cr_expect(strstr(nvmfr_last_error(), "anew"), "%s", nvmfr_last_error());
+	cr_assert_eq(nvmfr_ctrl_wait(f.ctrl, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
+	cr_assert_eq(nvmfr_qpair_wait(f.qp, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
+	cr_expect_eq(state_of(&f), NVMFR_STATE_LIVE);
+	flow_works(&f);
+	flow_release(buf);
+	flow_down(&f);
+}
+
+/* Whoever only submits, polls and waits needs to know of none of it but -EAGAIN. */
+Test(recovery, again_and_again_under_load, .timeout = 60)
+{
+	struct flow f = recovering(UINT32_MAX, 10);
+	struct nvmfr_buffer *buf = flow_alloc(&f, MANY * BLOCK);
+
+	for (unsigned int round = 0; round < ROUNDS; round++) {
+		struct nvmfr_completion done[FLOW_DEPTH];
+		unsigned int told[MANY] = { 0 }, sent = 0, ended = 0;
+
+		for (; sent < MANY; sent++) {
+			if (sent == round * 5)
+				nvmfr_soft_drop(f.target);
+			while (nvmfr_read(f.qp, f.nsid, sent, 1, buf, sent * BLOCK, sent) == -EAGAIN) {
+				int got = nvmfr_wait(f.qp, done, 1, FLOW_DEPTH, 1000);
+
+				cr_assert_geq(got, 0, "%s", nvmfr_last_error());
+				for (int i = 0; i < got; i++, ended++)
+					told[done[i].user_data]++;
+			}
+		}
+		while (ended < MANY) {
+			int got = nvmfr_wait(f.qp, done, 1, FLOW_DEPTH, FLOW_WAIT_MS);
+
+			cr_assert_gt(got, 0, "%s", nvmfr_last_error());
+			for (int i = 0; i < got; i++, ended++)
+				told[done[i].user_data]++;
+		}
+		for (unsigned int i = 0; i < MANY; i++)
+			cr_expect_eq(told[i], 1u, "round %u: I/O %u was told %u times", round, i, told[i]);
+	}
+	flow_release(buf);
+	flow_down(&f);
+}
+
+/* The new connection is there before the end of the old one was told: one at a time, each once. */
+Test(recovery, an_owner_that_takes_its_time, .timeout = 60)
+{
+	struct flow f = recovering(60000, 10);
+	struct nvmfr_buffer *buf = flow_alloc(&f, MANY * BLOCK);
+	unsigned int told[MANY] = { 0 };
+	struct nvmfr_completion done;
+
+	flow_reads(&f, buf, MANY);
+	nvmfr_soft_drop(f.target);
+	flow_settle(&f);
+	cr_assert_eq(nvmfr_poll(f.qp, &done, 1), 1);
+	told[done.user_data]++;
+	cr_assert_eq(nvmfr_ctrl_wait(f.ctrl, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
+	cr_expect_eq(nvmfr_qpair_wait(f.qp, FLOW_WAIT_MS), -EBUSY);
+	for (unsigned int i = 1; i < MANY; i++) {
+		cr_assert_eq(nvmfr_poll(f.qp, &done, 1), 1, "%u: %s", i, nvmfr_last_error());
+		cr_expect_eq(done.result, -ECONNABORTED);
+		told[done.user_data]++;
+		flow_settle(&f);
+	}
+	for (unsigned int i = 0; i < MANY; i++)
+		cr_expect_eq(told[i], 1u, "%u", i);
+	cr_assert_eq(nvmfr_qpair_wait(f.qp, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
+	flow_works(&f);
+	flow_release(buf);
+	flow_down(&f);
+}
+
+Test(recovery, attempts_that_fail_are_followed_by_others, .timeout = 60)
+{
+	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_CM_REJECT, 0, NVMFR_SOFT_ANY, NVMFR_SOFT_ANY, 0);
+	struct flow f = recovering(600000, 100);
+
+	fault.count = 6;
+	flow_plan(&f, &fault);
+	nvmfr_soft_drop(f.target);
+	flow_settle(&f);
+	cr_assert_eq(nvmfr_ctrl_wait(f.ctrl, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
+	cr_assert_eq(nvmfr_qpair_wait(f.qp, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
+	flow_works(&f);
+	flow_down(&f);
+}
+
+Test(recovery, ends_with_its_time, .timeout = 60)
+{
+	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_CM_REJECT, 0, NVMFR_SOFT_ANY, NVMFR_SOFT_ANY, 0);
+	struct flow f = recovering(5000, 100);
+	struct nvmfr_buffer *buf = flow_alloc(&f, BLOCK);
+	struct nvmfr_completion done;
+
+	fault.count = 0;
+	flow_plan(&f, &fault);
+	cr_assert_eq(nvmfr_read(f.qp, f.nsid, 0, 1, buf, 0, 3), 0);
+	nvmfr_soft_drop(f.target);
+	flow_settle(&f);
+	cr_expect_eq(drain(&f, -ECONNABORTED), 1u);
+	cr_expect_eq(nvmfr_ctrl_wait(f.ctrl, FLOW_WAIT_MS), -ENOTCONN);
+	cr_expect(strstr(nvmfr_last_error(), "RDMA connection"), "%s", nvmfr_last_error());
+	cr_expect_eq(nvmfr_poll(f.qp, &done, 1), -ENOTCONN);
+	cr_expect(strstr(nvmfr_last_error(), "RDMA connection"), "%s", nvmfr_last_error());
+	cr_expect_eq(nvmfr_qpair_wait(f.qp, FLOW_WAIT_MS), -ENOTCONN);
+	cr_expect_eq(state_of(&f), NVMFR_STATE_LOST);
+	flow_release(buf);
+	flow_down(&f);
+}
+
+/* A namespace shrank meanwhile: the queue pair knows the new size. */
+Test(recovery, sees_what_changed, .timeout = 60)
+{
+	struct flow f = recovering(60000, 100);
+	struct nvmfr_buffer *buf = flow_alloc(&f, BLOCK);
+	uint32_t old = f.nsid;
+
+	cr_assert_eq(nvmfr_soft_ns_remove(f.target, f.nsid), 0);
+	f.nsid = flow_ns(&f, 1 * MIB, 4096);
+	nvmfr_soft_drop(f.target);
+	flow_settle(&f);
+	cr_assert_eq(nvmfr_ctrl_wait(f.ctrl, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
+	cr_assert_eq(nvmfr_qpair_wait(f.qp, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
+	if (f.nsid != old)
+		cr_expect_eq(nvmfr_read(f.qp, old, 0, 1, buf, 0, 0), -ENOENT);
+	cr_expect_eq(nvmfr_read(f.qp, f.nsid, 256, 1, buf, 0, 0), -ERANGE);
+	flow_release(buf);
+	flow_works(&f);
+	flow_down(&f);
+}
+
+Test(recovery, other_ends_meanwhile, .timeout = 60)
+{
+	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_CM_SILENCE, 0, NVMFR_SOFT_ANY, NVMFR_SOFT_ANY, 0);
+	struct flow f = recovering(60000, 100);
+	struct nvmfr_qpair *qp;
+
+	fault.count = 0;
+	flow_plan(&f, &fault);
+	nvmfr_soft_drop(f.target);
+	flow_settle(&f);
+	cr_expect_eq(nvmfr_qpair_create(f.ctrl, NULL, &qp), -EAGAIN);
+	cr_expect(strstr(nvmfr_last_error(), "anew"), "%s", nvmfr_last_error());
+	cr_expect_eq(nvmfr_ctrl_wait(f.ctrl, 1000), -ETIMEDOUT);
+	cr_expect_eq(nvmfr_qpair_wait(f.qp, 1000), -ETIMEDOUT);
+	/* Queue pair and controller can be put away in the middle of it. */
+	flow_down(&f);
+}
+
+Test(recovery, members_of_a_group, .timeout = 60)
+{
+	struct flow f = recovering(60000, 100);
+	struct nvmfr_qpair_opts opts = flow_qpair_opts(8);
+	struct nvmfr_completion done[16];
+	struct nvmfr_buffer *buf = flow_alloc(&f, 4 * BLOCK);
+	struct nvmfr_qpair *qps[4];
+	struct nvmfr_group *group;
+	unsigned int aborted = 0;
+	int got;
+
+	cr_assert_eq(nvmfr_group_create(f.host, NULL, &group), 0);
+	opts.group = group;
+	for (unsigned int i = 0; i < 4; i++) {
+		cr_assert_eq(nvmfr_qpair_create(f.ctrl, &opts, &qps[i]), 0);
+		cr_assert_eq(nvmfr_qpair_wait(qps[i], FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
+		cr_assert_eq(nvmfr_read(qps[i], f.nsid, i, 1, buf, i * BLOCK, i), 0);
+	}
+	nvmfr_soft_drop(f.target);
+	flow_settle(&f);
+	while ((got = nvmfr_group_poll(group, done, 16)) > 0)
+		for (int i = 0; i < got; i++)
+			aborted += done[i].result == -ECONNABORTED;
+	cr_expect(got == 0 && aborted == 4, "%d, %u", got, aborted);
+	cr_assert_eq(nvmfr_ctrl_wait(f.ctrl, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
+	for (unsigned int i = 0; i < 4; i++) {
+		cr_assert_eq(nvmfr_qpair_wait(qps[i], FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
+		cr_assert_eq(nvmfr_read(qps[i], f.nsid, i, 1, buf, i * BLOCK, i), 0, "%s", nvmfr_last_error());
+	}
+	for (unsigned int n = 0; n < 4; n += (unsigned int)got) {
+		got = nvmfr_group_wait(group, done, 1, 16, FLOW_WAIT_MS);
+		cr_assert_gt(got, 0, "%s", nvmfr_last_error());
+		for (int i = 0; i < got; i++)
+			cr_expect_eq(done[i].result, 0);
+	}
+	for (unsigned int i = 0; i < 4; i++)
+		nvmfr_qpair_destroy(qps[i]);
+	cr_assert_eq(nvmfr_group_destroy(group), 0);
+	flow_release(buf);
+	flow_down(&f);
+}
+
+/* ---- in real time, from two threads ----------------------------------------------------------- */
+
+struct reader {
+	struct flow *f;
+	pthread_barrier_t *start;
+	unsigned int good, lost;
+	bool failed;
+};
+
+static void *read_on(void *arg)
+{
+	struct reader *r = arg;
+	struct nvmfr_buffer *buf = NULL;
+	struct nvmfr_qpair *qp = NULL;
+
+	r->failed = nvmfr_qpair_create(r->f->ctrl, NULL, &qp) || nvmfr_qpair_wait(qp, -1) ||
+		    nvmfr_buffer_alloc(r->f->host, BLOCK, -1, &buf);
+	pthread_barrier_wait(r->start);
+	while (!r->failed && r->good < 2000) {
+		struct nvmfr_completion done;
+		int err = nvmfr_read(qp, r->f->nsid, r->good, 1, buf, 0, 0);
+
+		r->failed = err && err != -EAGAIN;
+		err = nvmfr_wait(qp, &done, 1, 1, 20000);
+		r->failed = r->failed || err < 0;
+		if (err == 1 && done.result == 0)
+			r->good++;
+		else if (err == 1)
+			r->lost++;
+	}
+	nvmfr_qpair_destroy(qp);
+	r->failed = nvmfr_buffer_release(buf) || r->failed;
+	return NULL;
+}
+
+Test(recovery, two_threads_read_on, .timeout = 120)
+{
+	struct flow f = { 0 };
+	pthread_barrier_t start;
+	struct reader readers[2] = { { .f = &f, .start = &start }, { .f = &f, .start = &start } };
+	pthread_t threads[2];
+
+	pthread_barrier_init(&start, NULL, 3);
+	flow_host_thread(&f);
+	flow_target(&f, NULL);
+	f.opts.ctrl_loss_timeout_ms = UINT32_MAX;
+	f.opts.reconnect_delay_ms = 1;
+	f.nsid = flow_ns(&f, 64 * MIB, BLOCK);
+	flow_connect(&f);
+	for (unsigned int i = 0; i < 2; i++)
+		cr_assert_eq(pthread_create(&threads[i], NULL, read_on, &readers[i]), 0);
+	pthread_barrier_wait(&start);
+	for (unsigned int i = 0; i < 10; i++) {
+		nvmfr_soft_drop(f.target);
+		cr_expect_eq(nvmfr_ctrl_wait(f.ctrl, 20000), 0, "%s", nvmfr_last_error());
+	}
+	for (unsigned int i = 0; i < 2; i++) {
+		pthread_join(threads[i], NULL);
+		cr_expect(!readers[i].failed && readers[i].good == 2000, "%u good, %u lost", readers[i].good,
+			  readers[i].lost);
+	}
+	flow_down(&f);
+}
