@@ -411,7 +411,7 @@ NVMFR_API NVMFR_MUST_CHECK int nvmfr_connect(struct nvmfr_host *host, const stru
 					     struct nvmfr_ctrl **out);
 
 /**
- * Waits until a controller is live or lost. With NVMFR_HOST_MANUAL it drives the host meanwhile.
+ * Waits until a controller is live or lost for good. With NVMFR_HOST_MANUAL it drives the host meanwhile.
  *
  * @param ctrl        the controller
  * @param timeout_ms  -1: as long as the connect's own bound
@@ -539,7 +539,8 @@ NVMFR_API void nvmfr_qpair_opts_init(struct nvmfr_qpair_opts *opts, size_t size)
  * @param out   receives the queue pair, NULL on failure
  *
  * Threads: any, of a group its owner; from then on it belongs to one thread at a time.
- * Returns: 0; -EINVAL; -E2BIG; -ENOTCONN the controller is not live; -ENOSPC all granted queues are in use;
+ * Returns: 0; -EINVAL; -E2BIG; -ENOTCONN the controller is not live; -EAGAIN it was lost and is connected anew;
+ * -ENOSPC all granted queues are in use;
  * -EOPNOTSUPP a discovery controller; -ENOMEM.
  */
 NVMFR_API NVMFR_MUST_CHECK int nvmfr_qpair_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts *opts,
@@ -553,7 +554,8 @@ NVMFR_API NVMFR_MUST_CHECK int nvmfr_qpair_create(struct nvmfr_ctrl *ctrl, const
  * @param timeout_ms  -1: as long as the connect's own bound
  *
  * Threads: the owner.
- * Returns: 0 live; -ETIMEDOUT still connecting; else what ended it.
+ * Returns: 0 live; -ETIMEDOUT still connecting; -EBUSY it was lost, and what was in flight has to be polled for
+ * before it can be connected anew; else what ended it.
  */
 NVMFR_API int nvmfr_qpair_wait(struct nvmfr_qpair *qp, int timeout_ms);
 
@@ -736,7 +738,7 @@ struct nvmfr_completion {
  *
  * Threads: the owner.
  * Returns: 0 accepted, one completion will come; -EAGAIN no room, poll first, or the queue pair is still
- * connecting; -EINVAL or -ERANGE a bad argument, nothing was sent; -ENOENT no such namespace; -EOPNOTSUPP a
+ * connecting, or was lost and is connected anew; -EINVAL or -ERANGE a bad argument, nothing was sent; -ENOENT no such namespace; -EOPNOTSUPP a
  * format (metadata, protection information, other command set) or command that cannot be; -ENOTCONN lost;
  * -EOWNERDEAD in a forked child.
  */
@@ -824,7 +826,7 @@ NVMFR_API void nvmfr_prepared_release(struct nvmfr_prepared *list);
  * @param max  1 or more
  *
  * Threads: the owner.
- * Returns: how many; 0: none is there, or the queue pair is still connecting; -ENOTCONN lost, and every
+ * Returns: how many; 0: none is there, or the queue pair is still connecting, or anew; -ENOTCONN lost, and every
  * accepted I/O has been completed; -EINVAL; -EOWNERDEAD in a forked child.
  */
 NVMFR_API NVMFR_MUST_CHECK int nvmfr_poll(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max);

@@ -526,5 +526,7 @@ int nvmfr__qpair_arm(struct nvmfr_qpair *qp)
 	}
 	if (qp->group && qp->state == LINK_CONNECTING)
 		return nvmfr__group_arm_fabs(qp->group);
+	if (qp->recovering && qp->state == LINK_CLOSED && nvmfr__qpair_drained(qp))
+		return 0; /* the service's word ends the sleep */
 	return qp->state >= LINK_LOST ? 1 : 0;
 }

@@ -310,3 +310,22 @@ Test(recovery, two_threads_read_on, .timeout = 120)
 	}
 	flow_down(&f);
 }
+
+/* Who waits meanwhile sleeps: what it used of its processor would show a loop. */
+Test(recovery, a_sleeper_sleeps, .timeout = 60)
+{
+	struct nvmfr_soft_fault fault =
+		flow_fault(NVMFR_SOFT_FAULT_CM_REJECT, 0, NVMFR_SOFT_ANY, NVMFR_SOFT_ANY, 0);
+	struct flow f = recovering(60000, 100);
+	struct nvmfr_completion done;
+
+	fault.count = 0;
+	flow_plan(&f, &fault);
+	nvmfr_soft_drop(f.target);
+	flow_settle(&f);
+	cr_expect_eq(drain(&f, -ECONNABORTED), 0u);
+	(void)nvmfr_qpair_arm(f.qp); /* news that were there before */
+	cr_expect_eq(nvmfr_poll(f.qp, &done, 1), 0);
+	cr_expect_eq(nvmfr_qpair_arm(f.qp), 0, "nothing to poll for until the service says more");
+	flow_down(&f);
+}
