@@ -225,6 +225,20 @@ removed_under_perf() {
 # vmcheck counts: each command that was accepted must have ended, once.
 removed_under_vmcheck() { during_io "$vmcheck" until-lost --threads 4 "$(uri ram4096)"; }
 
+# The same handles read on when the target is there again.
+outlived() {
+	local status=0 before job
+	before=$(sectors_read)
+	bounded "$vmcheck" outlive --threads 4 --ios 100 "$(uri ram4096)" &
+	job=$!
+	until_true 60 io_runs_or_ended "$before" $job
+	unexport_on 1 ram4096
+	sleep 3
+	export_on 1 ram4096
+	wait $job || status=$?
+	return $status
+}
+
 kernel_log_clean() { ! dmesg | grep -E 'BUG|WARNING|Oops|Call Trace|mr->lkey not free'; }
 
 # ----
@@ -275,6 +289,7 @@ check 'refused host, then allowed' refused_host
 kernel_disconnect ram4096
 check 'target removed under nvmfr-perf' removed_under_perf
 check 'target removed under vmcheck' removed_under_vmcheck
+check 'target removed and back: recovery' outlived
 check 'kernel log has no warning' kernel_log_clean
 
 echo "$passed passed, $failed failed"

@@ -7,6 +7,8 @@
  *	every mistake of a caller gets its errno and a sentence, and the queue pair lives on
  * vmcheck until-lost [--threads N] URI
  *	reads until the target goes away; every accepted command must end, once
+ * vmcheck outlive [--threads N] [--ios N] URI
+ *	reads while the target goes away and comes back, and N more times after that
  */
 #include <errno.h>
 #include <getopt.h>
@@ -65,6 +67,10 @@ static int session_open(struct session *s)
 	opts.uri = s->uri;
 	opts.host_traddr = s->source;
 	opts.ack_timeout = 22;
+	if (s->outlives) {
+		opts.ctrl_loss_timeout_ms = 60000;
+		opts.reconnect_delay_ms = 200;
+	}
 	err = nvmfr_connect(s->host, &opts, &s->ctrl);
 	if (!err)
 		err = nvmfr_ctrl_wait(s->ctrl, -1);
@@ -142,9 +148,9 @@ void place(struct worker *w, struct flight *f)
 	if (f->nblocks > 1 && random_below(w, 4) == 0)
 		head = 1 + random_below(w, f->nblocks - 1);
 	f->npieces = head < f->nblocks ? 2 : 1;
-	f->pieces[0] = (struct nvmfr_iov){w->buf, start, head * block};
-	f->pieces[1] = (struct nvmfr_iov){w->buf, start + head * block + GAP_BYTES,
-					  (f->nblocks - head) * block};
+	f->pieces[0] = (struct nvmfr_iov){ w->buf, start, head * block };
+	f->pieces[1] = (struct nvmfr_iov){ w->buf, start + head * block + GAP_BYTES,
+					   (f->nblocks - head) * block };
 }
 
 int post(struct worker *w, struct flight *f)
@@ -217,7 +223,7 @@ static int read_until_lost(struct worker *w)
 			err = collect_any(w);
 			continue;
 		}
-		*f = (struct flight){.op = NVMFR_OP_READ, .nblocks = 1};
+		*f = (struct flight){ .op = NVMFR_OP_READ, .nblocks = 1 };
 		f->first = random_below(w, region_blocks(w));
 		place(w, f);
 		err = post(w, f);
@@ -242,6 +248,53 @@ static int until_lost(struct worker *w)
 		return fail(-EIO, "thread %u: %" PRIu64 " commands accepted, %" PRIu64 " completed",
 			    w->index, w->accepted, w->completed);
 	/* How many were in flight just then is chance, also none: w->failed is printed, not judged. */
+	return worker_close(w);
+}
+
+/* ---- outlive ------------------------------------------------------------------------------------ */
+
+static int state_of(const struct worker *w)
+{
+	struct nvmfr_qpair_info info = { .size = sizeof(info) };
+
+	return nvmfr_qpair_info(w->qp, &info) ? 0 : info.state;
+}
+
+/* One read, begun and ended. 1: it was good, 0: it was lost, or there was no connection for it. */
+static int try_read(struct worker *w)
+{
+	struct flight *f = idle_flight(w);
+	uint64_t failed = w->failed;
+	int err;
+
+	*f = (struct flight){ .op = NVMFR_OP_READ, .nblocks = 1 };
+	f->first = random_below(w, region_blocks(w));
+	place(w, f);
+	err = post(w, f);
+	if (err == -EAGAIN)
+		return nvmfr_qpair_wait(w->qp, WAIT_MS) == -ETIMEDOUT ? -ETIMEDOUT : 0;
+	if (!err)
+		err = collect_any(w);
+	return err < 0 ? err : w->failed == failed;
+}
+
+static int outlive(struct worker *w)
+{
+	bool lost = false;
+	unsigned int good = 0;
+	int err = worker_open(w, (size_t)DEPTH * AREA_BYTES);
+
+	while (!err && good < w->session->ios) {
+		err = try_read(w);
+		good += lost && err == 1;
+		lost = lost || state_of(w) == NVMFR_STATE_RECOVERING || err == 0;
+		err = err < 0 ? err : 0;
+	}
+	if (err)
+		return api_fail(err, "the loss of the target was to be outlived");
+	if (w->completed != w->accepted)
+		return fail(-EIO, "thread %u: %" PRIu64 " commands accepted, %" PRIu64 " completed",
+			    w->index, w->accepted, w->completed);
 	return worker_close(w);
 }
 
@@ -293,14 +346,14 @@ static int errors(struct worker *w)
 		.buf = w->buf,
 	};
 	struct mistake list[] = {
-		{"namespace 0", -EINVAL, good},
-		{"namespace that is not there", -ENOENT, good},
-		{"no blocks", -EINVAL, good},
-		{"first block past the end", -ERANGE, good},
-		{"last block past the end", -ERANGE, good},
-		{"buffer too small", -ERANGE, good},
-		{"no buffer", -EINVAL, good},
-		{"unknown operation", -EINVAL, good},
+		{ "namespace 0", -EINVAL, good },
+		{ "namespace that is not there", -ENOENT, good },
+		{ "no blocks", -EINVAL, good },
+		{ "first block past the end", -ERANGE, good },
+		{ "last block past the end", -ERANGE, good },
+		{ "buffer too small", -ERANGE, good },
+		{ "no buffer", -EINVAL, good },
+		{ "unknown operation", -EINVAL, good },
 	};
 
 	list[0].io.nsid = 0;
@@ -338,7 +391,7 @@ static int run_threads(struct session *s)
 	int err = 0;
 
 	for (unsigned int i = 0; i < s->threads; i++) {
-		workers[i] = (struct worker){.session = s, .index = i, .random = s->seed + i};
+		workers[i] = (struct worker){ .session = s, .index = i, .random = s->seed + i };
 		if (pthread_create(&threads[i], NULL, worker_main, &workers[i]))
 			return fail(-EAGAIN, "no thread");
 	}
@@ -357,16 +410,16 @@ static int run_threads(struct session *s)
 static int parse(struct session *s, int argc, char **argv)
 {
 	static const struct option options[] = {
-		{"threads", required_argument, NULL, 't'},
-		{"ios", required_argument, NULL, 'n'},
-		{"seed", required_argument, NULL, 's'},
-		{"zeroes", no_argument, NULL, 'z'},
-		{"source", required_argument, NULL, 'a'},
-		{NULL, 0, NULL, 0},
+		{ "threads", required_argument, NULL, 't' },
+		{ "ios", required_argument, NULL, 'n' },
+		{ "seed", required_argument, NULL, 's' },
+		{ "zeroes", no_argument, NULL, 'z' },
+		{ "source", required_argument, NULL, 'a' },
+		{ NULL, 0, NULL, 0 },
 	};
 	int option;
 
-	*s = (struct session){.threads = 1, .ios = 100, .seed = 1};
+	*s = (struct session){ .threads = 1, .ios = 100, .seed = 1 };
 	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		if (option == 't')
 			s->threads = (unsigned int)strtoul(optarg, NULL, 0);
@@ -395,6 +448,8 @@ static bool choose_work(const char *name)
 		work = errors;
 	else if (!strcmp(name, "until-lost"))
 		work = until_lost;
+	else if (!strcmp(name, "outlive"))
+		work = outlive;
 	return work;
 }
 
@@ -403,10 +458,11 @@ int main(int argc, char **argv)
 	struct session session;
 
 	if (parse(&session, argc, argv) || !choose_work(argv[optind])) {
-		fprintf(stderr, "usage: vmcheck verify|errors|until-lost [--threads N] [--ios N] "
+		fprintf(stderr, "usage: vmcheck verify|errors|until-lost|outlive [--threads N] [--ios N] "
 				"[--seed N] [--zeroes] [--source ADDRESS] URI\n");
 		return 2;
 	}
+	session.outlives = work == outlive;
 	printf("seed %" PRIu64 "\n", session.seed);
 	if (session_open(&session) || run_threads(&session))
 		return 1;

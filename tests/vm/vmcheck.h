@@ -21,6 +21,7 @@ struct session {
 	unsigned int threads, ios;
 	uint64_t seed;
 	bool zeroes;
+	bool outlives; /* the target's absence */
 	struct nvmfr_host *host;
 	struct nvmfr_ctrl *ctrl;
 	struct nvmfr_ns_info ns;
