@@ -738,9 +738,9 @@ struct nvmfr_completion {
  *
  * Threads: the owner.
  * Returns: 0 accepted, one completion will come; -EAGAIN no room, poll first, or the queue pair is still
- * connecting, or was lost and is connected anew; -EINVAL or -ERANGE a bad argument, nothing was sent; -ENOENT no such namespace; -EOPNOTSUPP a
- * format (metadata, protection information, other command set) or command that cannot be; -ENOTCONN lost;
- * -EOWNERDEAD in a forked child.
+ * connecting, or was lost and is connected anew; -EINVAL or -ERANGE a bad argument, nothing was sent; -ENOENT
+ * no such namespace; -EOPNOTSUPP a format (metadata, protection information, other command set) or command
+ * that cannot be; -ENOTCONN lost; -EOWNERDEAD in a forked child.
  */
 NVMFR_API NVMFR_MUST_CHECK int nvmfr_read(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks,
 					  struct nvmfr_buffer *buf, uint64_t offset_bytes, uint64_t user_data);
