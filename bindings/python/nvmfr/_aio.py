@@ -114,8 +114,6 @@ class AsyncQueue:
 
     def close(self) -> None:
         """Ends the queue pair; awaits that are under way are cancelled."""
-        if self.queue_pair.closed:
-            return
         self._loop.remove_reader(self._fd)
         self.queue_pair.close()
         for future, _ in self._pending.values():

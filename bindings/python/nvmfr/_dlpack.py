@@ -3,17 +3,18 @@
 
 The consumer calls the tensor's deleter from any thread, perhaps without the GIL, perhaps with an
 exception under way, perhaps when the interpreter is going: no place for Python code. So the deleter
-is a function of libc whose whole work is to change the word that its argument points to,
-sem_post(), and that word is the tensor's data pointer, which nobody reads any more by then. A look
-at it tells whether the memory is in use. Likewise no destructor in Python hangs on the capsule: a
-reference of ours keeps it, and its name and its count tell what became of it.
+is a function of libc whose whole work is one store to where its argument points,
+pthread_spin_unlock(), and there lies the tensor's data pointer, which nobody reads any more by
+then. A look at it tells whether the memory is in use. Likewise no destructor in Python hangs on the
+capsule: a reference of ours keeps it, and its name and its count tell what became of it.
 """
 from __future__ import annotations
 
 import ctypes
+import functools
 import sys
 import threading
-from typing import Any, List
+from typing import Any, List, Optional, Tuple
 
 _CPU = 1
 _UINT = 1
@@ -37,15 +38,26 @@ _is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
 _NAME = ctypes.c_char_p(b"dltensor")  # the capsule keeps this pointer
 
 
+@functools.lru_cache(maxsize=None)
+def _mark() -> Tuple[Optional[int], int]:
+    """The deleter's address, and what it stores: 0 or 1, as the machine's lock wants it."""
+    function = ctypes.CDLL(None).pthread_spin_unlock
+    word = ctypes.c_uint32(2)
+    function(ctypes.byref(word))
+    return ctypes.cast(function, ctypes.c_void_p).value, word.value
+
+
 class _Record:
     """One export: what the consumer reads, and what it keeps alive."""
     __slots__ = ("managed", "extent", "address", "memory", "capsule")
 
-    def __init__(self, address: int, size_bytes: int, memory: Any, post: int) -> None:
+    def __init__(self, address: int, size_bytes: int, memory: Any) -> None:
         self.extent = (ctypes.c_int64 * 2)(size_bytes, 1)
         where = ctypes.addressof(self.extent)
         tensor = _Tensor(address, _CPU, 0, 1, _UINT, 8, 1, where, where + 8, 0)
-        self.managed = _Managed(tensor, None, post)
+        deleter, stored = _mark()
+        # Where the store would change nothing there is no deleter, and the memory stays for good.
+        self.managed = _Managed(tensor, None, None if address & 0xffffffff == stored else deleter)
         self.address = address
         self.memory = memory
         self.capsule: Any = _new(ctypes.addressof(self.managed), _NAME, None)
@@ -77,9 +89,8 @@ def sweep() -> None:
 
 def export(address: int, size_bytes: int, memory: Any) -> Any:
     """A capsule "dltensor" of uint8; memory stays alive until the consumer's deleter ran."""
-    post = ctypes.cast(ctypes.CDLL(None).sem_post, ctypes.c_void_p).value
     sweep()
-    record = _Record(address, size_bytes, memory, post or 0)
+    record = _Record(address, size_bytes, memory)
     capsule = record.capsule  # before another thread's sweep counts
     _records.append(record)
     return capsule

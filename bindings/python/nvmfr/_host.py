@@ -88,7 +88,7 @@ class HostHandle(Handle):
             raise self.busy("is in a call of another thread")
         for controller in self.controllers:
             if controller.in_use():
-                raise self.busy("has queue pairs or controllers in calls of other threads")
+                raise self.busy("has a controller or queue pair that is in a call of another thread")
 
     def end(self, timeout_ms: int) -> None:
         """Ends queue pairs, groups, controllers, targets, buffers, then the host."""

@@ -3,7 +3,6 @@
 import importlib.util
 import os
 import struct
-import sys
 import unittest
 from unittest import mock
 
@@ -24,7 +23,7 @@ def pattern(first_lba, nblocks):
 
 def without_numpy():
     """As if numpy were not installed."""
-    return mock.patch.dict(sys.modules, {"numpy": None})
+    return mock.patch("nvmfr._queue._numpy", return_value=None)
 
 
 class SoftCase(unittest.TestCase):

@@ -101,6 +101,19 @@ class Async(SoftCase):
                 self.assertIsInstance(result, asyncio.CancelledError)
         self.run_in_loop(test)
 
+    def test_host_closed_underneath(self):
+        async def test(queue):
+            self.silence()
+            reading = asyncio.ensure_future(queue.read(self.buffer, 0, 1))
+            await asyncio.sleep(0.01)
+            self.host.close()
+            queue.close()
+            with self.assertRaises(asyncio.CancelledError):
+                await reading
+            with self.assertRaisesRegex(ValueError, "closed"):
+                await queue.read(self.buffer, 0, 1)
+        self.run_in_loop(test)
+
     def test_idle_loop_sleeps(self):
         """The descriptor is not readable for nothing."""
         async def test(queue):

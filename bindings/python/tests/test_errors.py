@@ -42,7 +42,7 @@ class Errors(SoftCase):
             self.host.connect(self.target.uri, tos=256)
         with self.assertRaisesRegex(ValueError, "NUL"):
             self.host.connect("nvmf+soft:?size=8M\0")
-        with self.assertRaisesRegex(ValueError, "NQN"):
+        with self.assertRaisesRegex(ValueError, "hostnqn"):
             nvmfr.Host("not an NQN")
 
     def test_not_found(self):
@@ -53,9 +53,11 @@ class Errors(SoftCase):
             self.controller.namespace(77)
 
     def test_refused_and_denied(self):
-        self.target.add_fault(SoftFaultKind.CM_REJECT)
-        with self.assertRaises(ConnectionError):
-            self.host.connect(self.target.uri)
+        self.target.add_fault(SoftFaultKind.CM_REJECT, count=0)
+        with self.assertRaises(nvmfr.LostError) as caught:
+            self.host.connect(self.target.uri, connect_timeout_ms=200)  # it tries again meanwhile
+        self.assertEqual(caught.exception.errno, errno.ECONNREFUSED)
+        self.target.clear_faults()
         with self.host.soft_target("closed", flags=nvmfr.SoftFlag.DENY_HOSTS) as target:
             target.add_namespace()
             with self.assertRaises(PermissionError):

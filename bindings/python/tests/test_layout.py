@@ -73,7 +73,7 @@ class Layout(unittest.TestCase):
         if "*" in text:
             self.assertEqual(ctypes.sizeof(kind), ctypes.sizeof(ctypes.c_void_p), text)
             self.assertTrue(kind in (ctypes.c_void_p, ctypes.c_char_p) or hasattr(kind, "contents"), text)
-            if "struct" in text and hasattr(kind, "_type_") and issubclass(kind._type_, ctypes.Structure):
+            if "struct" in text and hasattr(kind, "contents") and issubclass(kind._type_, ctypes.Structure):
                 self.assertIs(_abi.STRUCTS[re.search(r"struct (\w+)", text).group(1)], kind._type_)
             return
         words = [word for word in re.findall(r"\w+", text) if word != "const"]

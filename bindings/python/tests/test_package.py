@@ -55,17 +55,21 @@ class Package(unittest.TestCase):
                 want = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
                 self.assertEqual((digest, size), ("sha256=" + want, str(len(data))))
 
-    def venv(self):
-        """A stock environment; its python."""
-        path = os.path.join(self.folder, "venv")
+    @classmethod
+    def setUpClass(cls):
+        """A stock environment."""
+        cls.environment = tempfile.mkdtemp()
+        cls.addClassCleanup(shutil.rmtree, cls.environment)
         try:
-            venv.create(path, with_pip=True)
+            venv.create(cls.environment, with_pip=True)
+            cls.has_pip = True
         except (subprocess.CalledProcessError, ImportError):
-            self.skipTest("this Python makes no environment with pip (Debian: install python3-venv)")
-        return os.path.join(path, "bin", "python")
+            cls.has_pip = False
 
     def install(self, *what):
-        python = self.venv()
+        if not self.has_pip:
+            self.skipTest("this Python makes no environment with pip (Debian: install python3-venv)")
+        python = os.path.join(self.environment, "bin", "python")
         env = environment()
         del env["PYTHONPATH"]
         run(python, "-m", "pip", "install", "--no-index", "--disable-pip-version-check", *what, env=env)
@@ -74,14 +78,14 @@ class Package(unittest.TestCase):
         return where
 
     def test_pip_install(self):
-        self.assertTrue(self.install(ROOT).startswith(self.folder))
+        self.assertTrue(self.install(ROOT).startswith(self.environment))
 
     def test_pip_install_editable(self):
         self.assertTrue(self.install("-e", ROOT).startswith(ROOT))
 
     def test_pip_install_sdist(self):
         sdist = self.backend("build_sdist(sys.argv[1])")
-        self.assertTrue(self.install(sdist).startswith(self.folder))
+        self.assertTrue(self.install(sdist).startswith(self.environment))
 
     def test_types(self):
         mypy = shutil.which("mypy")

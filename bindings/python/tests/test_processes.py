@@ -136,7 +136,10 @@ class Ends(unittest.TestCase):
         said = run_python("""
             import nvmfr
             host = nvmfr.Host(log=lambda level, text: None, log_level=nvmfr.LogLevel.DEBUG)
-            controller = host.connect("nvmf+soft:?size=1M&latency_us=1000000")
+            target = host.soft_target("t")
+            target.add_namespace()
+            target.add_fault(nvmfr.SoftFaultKind.SILENCE, opcode=2, count=0)
+            controller = host.connect(target.uri)
             qpair, buffer = controller.queue_pair(4), host.alloc(4096)
             view, capsule = buffer.view, buffer.__dlpack__()
             group = host.group()
