@@ -84,10 +84,10 @@ class HostHandle(Handle):
             self._destroy()
 
     def _check_idle(self) -> None:
-        if self._users:
+        if self.in_use():
             raise self.busy("is in a call of another thread")
         for controller in self.controllers:
-            if controller.in_use():
+            if controller.anything_in_use():
                 raise self.busy("has a controller or queue pair that is in a call of another thread")
 
     def end(self, timeout_ms: int) -> None:
@@ -141,10 +141,9 @@ class CtrlHandle(Handle):
         self.qpairs: Set[QpairHandle] = set()
         host.controllers.add(self)
 
-    def in_use(self) -> bool:
+    def anything_in_use(self) -> bool:
         """Whether another thread is in a call on it or on a queue pair of it."""
-        return self._users > 0 or any(
-            qpair._owner is not None and qpair._owner.locked() for qpair in self.qpairs)
+        return self.in_use() or any(qpair.in_use() for qpair in list(self.qpairs))
 
     def end(self, timeout_ms: int) -> None:
         """Ends its queue pairs, then the association."""
@@ -467,7 +466,7 @@ class Controller(Closing):
 
     def close(self, timeout_ms: int = 1000) -> None:
         """Ends its queue pairs and the association: orderly within timeout_ms, abruptly after it."""
-        if self._handle.in_use() and not inherited(self._handle.generation):
+        if self._handle.anything_in_use() and not inherited(self._handle.generation):
             raise self._handle.busy("or a queue pair of it is in a call of another thread")
         self._handle.end(timeout_ms)
 

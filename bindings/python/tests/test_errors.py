@@ -135,7 +135,7 @@ class Errors(SoftCase):
         thread = threading.Thread(target=wait)
         thread.start()
         begun.wait()
-        while not qpair._handle._owner.locked():
+        while not qpair._handle.in_use():
             pass
         for call in (qpair.close, self.controller.close, self.host.close,
                      lambda: qpair.read(buffer, 0, 1)):

@@ -91,7 +91,7 @@ class Workers(SoftCase):
             qpair.read(host.alloc(4096), 0, 1)
             thread = threading.Thread(target=qpair.wait, args=(done,))
             thread.start()
-            while not qpair._handle._owner.locked():
+            while not qpair._handle.in_use():
                 pass
             child = os.fork()
             if child == 0:
@@ -158,7 +158,7 @@ class Ends(unittest.TestCase):
             qpair, done = controller.queue_pair(4), nvmfr.Completions(1)
             qpair.read(host.alloc(4096), 0, 1)
             threading.Thread(target=qpair.wait, args=(done,), daemon=True).start()
-            while not qpair._handle._owner.locked():
+            while not qpair._handle.in_use():
                 pass
             """)
 
@@ -174,7 +174,7 @@ class Ends(unittest.TestCase):
             qpair, done = controller.queue_pair(4), nvmfr.Completions(1)
             qpair.read(host.alloc(4096), 0, 1)
             def interrupt():
-                while not qpair._handle._owner.locked():
+                while not qpair._handle.in_use():
                     pass
                 os.kill(os.getpid(), signal.SIGINT)
             threading.Thread(target=interrupt).start()
