@@ -4,6 +4,7 @@ import base64
 import csv
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,10 +13,12 @@ import unittest
 import venv
 import zipfile
 
-from support import environment
+from support import environment, needs_numpy
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-EXAMPLE = os.path.join(os.path.dirname(os.path.dirname(ROOT)), "examples", "python", "read.py")
+TOP = os.path.dirname(os.path.dirname(ROOT))
+EXAMPLES = os.path.join(TOP, "examples", "python")
+EXAMPLE = os.path.join(EXAMPLES, "read.py")
 USE = ("import nvmfr\nwith nvmfr.Host() as h, h.connect('nvmf+soft:?size=1M') as c:\n"
        " assert c.namespace().read(0, 1) == bytes(512)\nprint(nvmfr.__file__)")
 
@@ -91,8 +94,27 @@ class Package(unittest.TestCase):
         mypy = shutil.which("mypy")
         if not mypy:
             self.skipTest("mypy is not installed")
-        out = run(mypy, "--strict", "--cache-dir", self.folder, "-p", "nvmfr", cwd=ROOT)
-        self.assertIn("no issues", out)
+        cache = ["--strict", "--cache-dir", self.folder]
+        self.assertIn("no issues", run(mypy, *cache, "-p", "nvmfr", cwd=ROOT))
+        for name in os.listdir(EXAMPLES):
+            if name.endswith(".py"):
+                run(mypy, *cache, os.path.join(EXAMPLES, name), env=dict(os.environ, MYPYPATH=ROOT))
+
+    @needs_numpy
+    def test_document(self):
+        """The code of doc/python.md, run as one program."""
+        with open(os.path.join(TOP, "doc", "python.md"), encoding="utf-8") as file:
+            blocks = re.findall(r"^```python\n(.*?)^```$", file.read(), re.DOTALL | re.MULTILINE)
+        self.assertEqual(len(blocks), 4)
+        code = ("import asyncio, numpy\nlbas, offsets = range(0, 256, 8), range(0, 32 * 4096, 4096)\n"
+                + "".join(blocks) + "with nvmfr.Host() as host, host.connect('nvmf+soft:?size=1M') as c:\n"
+                "    asyncio.run(main(c, host.alloc(256 * 512)))\nprint(taken, count)")
+        self.assertEqual(run(sys.executable, "-c", code, env=environment()).strip(), "32 32")
+
+    def test_example_batch(self):
+        path = os.path.join(EXAMPLES, "batch.py")
+        out = run(sys.executable, path, "nvmf+soft:?size=8M", "0.2", "24", env=environment())
+        self.assertRegex(out, r"[1-9]\d* reads of 4096 bytes a second, up to 24 at a time, 6 a call")
 
     def test_example(self):
         path = os.path.join(self.folder, "disk")

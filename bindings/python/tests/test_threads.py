@@ -2,18 +2,28 @@
 """The GIL is let go of while a call waits: only another Python thread can end these waits."""
 import errno
 import threading
+from unittest import mock
 
 import nvmfr
 
 from support import BLOCK, SoftCase, pattern
 
-LONG = 60  # seconds: a wait that holds the GIL lasts as long, and then it is seen
+LONG = 20  # seconds: a wait that holds the GIL lasts as long, and then it is seen
 
 
 class Waits(SoftCase):
 
-    def in_thread(self, wait, end):
-        """Runs wait in a thread, end here once it has begun, and returns what wait returned or raised."""
+    def setUp(self):
+        super().setUp()
+        # Each wait in one C call: the looks at signals in between would let others run as well.
+        for module in ("_queue", "_host"):
+            patch = mock.patch(f"nvmfr.{module}._SLICE_MS", 1 << 30)
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def in_thread(self, wait, end, handle=None):
+        """Runs wait in a thread, end here once it has begun (is in a call on handle), and returns what
+        wait returned or raised."""
         begun, result = threading.Event(), []
 
         def run():
@@ -25,6 +35,8 @@ class Waits(SoftCase):
         thread = threading.Thread(target=run)
         thread.start()
         begun.wait()
+        while handle and not handle.in_use() and not result:
+            pass
         end()
         thread.join()
         return result[0]
@@ -64,8 +76,9 @@ class Waits(SoftCase):
         with self.host.soft_target("slow", ready_after_us=20000000, ready_timeout=255) as target:
             target.add_namespace()
             controller = self.host.connect(target.uri, wait=False)
-            result = self.in_thread(lambda: controller.wait_live(LONG), target.drop)
-            self.assertIsInstance(result, nvmfr.Error)
+            result = self.in_thread(lambda: controller.wait_live(LONG), target.drop,
+                                    controller._handle)
+            self.assertIsInstance(result, nvmfr.LostError)
 
     def test_a_thread_each(self):
         self.fill(64)
