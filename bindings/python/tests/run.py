@@ -45,7 +45,7 @@ def main():
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path.insert(0, here)
     # A hang says where, before Meson's time is over.
-    faulthandler.dump_traceback_later(100, exit=True)
+    faulthandler.dump_traceback_later(280, exit=True)
     suite = unittest.TestSuite(unittest.defaultTestLoader.loadTestsFromName(name) for name in sys.argv[1:])
     result = Tap()
     suite.run(result)

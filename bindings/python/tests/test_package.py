@@ -25,7 +25,7 @@ USE = ("import nvmfr\nwith nvmfr.Host() as h, h.connect('nvmf+soft:?size=1M') as
 
 def run(*command, **options):
     """Its output; an AssertionError with what it said if it fails."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False, **options)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, **options)
     if done.returncode:
         raise AssertionError(f"{' '.join(command)}: status {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout

@@ -18,7 +18,7 @@ from support import BLOCK, SoftCase, environment, pattern
 def run_python(code, *arguments):
     """A process of its own; its output, or an AssertionError with what it said."""
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code), *arguments], env=environment(),
-                          capture_output=True, text=True, timeout=90, check=False)
+                          capture_output=True, text=True, timeout=240, check=False)
     if done.returncode:
         raise AssertionError(f"status {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout + done.stderr
