@@ -99,7 +99,7 @@ sanitized() {
 
 compilers() {
 	step "build gcc" build build/gcc gcc -Dvm=true &&
-		suites "tests gcc" build/gcc meson_test build/gcc unit flow standin guard
+		suites "tests gcc" build/gcc meson_test build/gcc unit flow standin guard python
 	[ -z "$quick" ] || return 0
 	step "build clang" build build/clang clang || return
 	step clang-tidy tests/tidy.sh build/clang

@@ -11,6 +11,8 @@ LISTS = [
     ("lib/*/*.c", "lib/meson.build", lambda path: path[len("lib/"):]),
     ("tests/unit/test_*.c", "tests/meson.build", lambda path: os.path.basename(path)[len("test_"):-2]),
     ("tests/flow/test_*.c", "tests/meson.build", lambda path: os.path.basename(path)[len("test_"):-2]),
+    ("bindings/python/tests/test_*.py", "bindings/python/meson.build",
+     lambda path: os.path.basename(path)[len("test_"):-3]),
     ("examples/*.c", "examples/meson.build", os.path.basename),
 ]
 

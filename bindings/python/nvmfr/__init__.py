@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""NVMe over Fabrics from user space: libnvmfr in Python, without a compiler and without copies.
+
+    import nvmfr
+    with nvmfr.Host() as host, host.connect("nvmf+soft:?size=64M") as controller:
+        data = controller.namespace().read(0, 8)
+
+Objects: Host, Controller, QueuePair, Group, Buffer, Namespace, Batch, Completions, Prepared, and
+AsyncQueue for asyncio. Each ends with close() or `with`. Every call lets go of the GIL. What fails
+raises nvmfr.Error or a subclass by errno, with the library's sentence. Handles work in the process
+that made them: a forked child gets ForkError.
+"""
+from ._abi import (Access, Io, IoFlag, LogLevel, Op, SOFT_ANY, SoftFaultKind, SoftFlag, SoftNsFlag,
+                   State, VERSION_MAJOR, VERSION_MINOR, VERSION_PATCH)
+from ._aio import AsyncQueue
+from ._buffer import Buffer
+from ._errors import (ArgumentError, BusyError, DeniedError, Error, ForkError, LibraryError,
+                      LostError, NoMemoryError, NotFoundError, RoomError, StatusError, TimeOutError,
+                      UnsupportedError)
+from ._host import Controller, Host, Namespace
+from ._lib import probe, status_string, strerror, version
+from ._queue import Batch, Completions, Group, Pieces, Prepared, QueuePair
+from ._soft import SoftTarget
+
+__version__ = f"{VERSION_MAJOR}.{VERSION_MINOR}.{VERSION_PATCH}"
+
+__all__ = [
+    "Access", "ArgumentError", "AsyncQueue", "Batch", "Buffer", "BusyError", "Completions",
+    "Controller", "DeniedError", "Error", "ForkError", "Group", "Host", "Io", "IoFlag",
+    "LibraryError", "LogLevel", "LostError", "Namespace", "NoMemoryError", "NotFoundError", "Op",
+    "Pieces", "Prepared", "QueuePair", "RoomError", "SOFT_ANY", "SoftFaultKind", "SoftFlag",
+    "SoftNsFlag", "SoftTarget", "State", "StatusError", "TimeOutError", "UnsupportedError", "probe",
+    "status_string", "strerror", "version",
+]

@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The C interface as ctypes sees it: constants, structs, prototypes. Compared with the headers by a test."""
+from __future__ import annotations
+
+import ctypes
+import enum
+from ctypes import (CFUNCTYPE, POINTER, c_char, c_char_p, c_int, c_int32, c_size_t, c_uint,
+                    c_uint8, c_uint16, c_uint32, c_uint64, c_void_p)
+from typing import Any, Dict, List, Tuple, Type
+
+__all__ = ["Access", "HostFlag", "IoFlag", "LogLevel", "Op", "SoftFaultKind", "SoftFlag",
+           "SoftNsFlag", "State"]
+
+VERSION_MAJOR, VERSION_MINOR, VERSION_PATCH = 0, 1, 0
+SOFT_SUBNQN = "nqn.2026-12.io.github.nvmfr:soft"
+SOFT_ANY = 0xffffffff
+
+
+class LogLevel(enum.IntEnum):
+    """How much a log function hears."""
+    ERROR = 1
+    WARN = 2
+    INFO = 3
+    DEBUG = 4
+
+
+class HostFlag(enum.IntFlag):
+    """Flags of a host."""
+    MANUAL = 1
+
+
+class Access(enum.IntFlag):
+    """What the peer may do with a buffer: SOURCE of namespace writes, TARGET of reads."""
+    SOURCE = 1
+    TARGET = 2
+    BOTH = 3
+
+
+class State(enum.IntEnum):
+    """States of a controller or a queue pair."""
+    CONNECTING = 1
+    LIVE = 2
+    LOST = 3
+
+
+class Op(enum.IntEnum):
+    """What an I/O does."""
+    FLUSH = 0
+    WRITE = 1
+    READ = 2
+    WRITE_ZEROES = 8
+
+
+class IoFlag(enum.IntFlag):
+    """Flags of an I/O: FUA durable at completion; VEC pieces instead of one range."""
+    FUA = 1
+    VEC = 2
+
+
+class SoftFlag(enum.IntFlag):
+    """Flags of a soft target."""
+    THREAD = 1
+    DENY_HOSTS = 2
+
+
+class SoftNsFlag(enum.IntFlag):
+    """Flags of a soft target's namespace."""
+    READ_ONLY = 1
+
+
+class SoftFaultKind(enum.IntEnum):
+    """What a planned fault does; nvmfr/soft.h says what each does with its value."""
+    STATUS = 1
+    SILENCE = 2
+    DELAY = 3
+    WRONG_CID = 4
+    DUPLICATE = 5
+    EARLY = 6
+    SHORT = 7
+    RESULT = 8
+    DISCONNECT = 9
+    DISCONNECT_ALL = 10
+    QP_ERROR = 11
+    CM_REJECT = 12
+    CM_STALE = 13
+    CM_SILENCE = 14
+    CM_UNREACHABLE = 15
+    CM_DISCONNECT = 16
+
+
+LOG_FN = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
+
+
+class HostOpts(ctypes.Structure):
+    """struct nvmfr_host_opts"""
+    _fields_ = [("size", c_size_t), ("hostnqn", c_char_p), ("hostid", c_uint8 * 16),
+                ("flags", c_uint32), ("log_level", c_uint32), ("log_fn", LOG_FN),
+                ("log_arg", c_void_p)]
+
+
+class CtrlOpts(ctypes.Structure):
+    """struct nvmfr_ctrl_opts"""
+    _fields_ = [("size", c_size_t), ("uri", c_char_p), ("traddr", c_char_p),
+                ("trsvcid", c_char_p), ("subnqn", c_char_p), ("host_traddr", c_char_p),
+                ("kato_ms", c_uint32), ("connect_timeout_ms", c_uint32),
+                ("admin_timeout_ms", c_uint32), ("num_io_queues", c_uint16),
+                ("admin_depth", c_uint16), ("tos", c_uint8), ("ack_timeout", c_uint8),
+                ("retry_count", c_uint8), ("rnr_retry_count", c_uint8), ("reserved", c_uint8 * 8)]
+
+
+class CtrlInfo(ctypes.Structure):
+    """struct nvmfr_ctrl_info"""
+    _fields_ = [("size", c_size_t), ("cntlid", c_uint16), ("num_io_queues", c_uint16),
+                ("max_queue_depth", c_uint16), ("max_sgl_descriptors", c_uint16),
+                ("max_xfer_bytes", c_uint32), ("max_icd_bytes", c_uint32), ("ns_count", c_uint32),
+                ("kato_ms", c_uint32), ("version", c_uint32), ("vid", c_uint16),
+                ("oncs", c_uint16), ("mdts", c_uint8), ("reserved", c_uint8 * 3),
+                ("serial", c_char * 21), ("model", c_char * 41), ("firmware", c_char * 9),
+                ("device", c_char * 65), ("subnqn", c_char * 224), ("numa_node", c_int32)]
+
+
+class NsInfo(ctypes.Structure):
+    """struct nvmfr_ns_info"""
+    _fields_ = [("size", c_size_t), ("capacity_blocks", c_uint64), ("nsid", c_uint32),
+                ("block_bytes", c_uint32), ("metadata_bytes", c_uint32), ("read_only", c_uint8),
+                ("reserved", c_uint8 * 3), ("nguid", c_uint8 * 16), ("uuid", c_uint8 * 16),
+                ("eui64", c_uint8 * 8)]
+
+
+class QpairOpts(ctypes.Structure):
+    """struct nvmfr_qpair_opts"""
+    _fields_ = [("size", c_size_t), ("depth", c_uint16), ("max_descriptors", c_uint16),
+                ("io_timeout_ms", c_uint32), ("qpair_data", c_uint64), ("flags", c_uint32),
+                ("reserved", c_uint32), ("group", c_void_p)]
+
+
+class QpairInfo(ctypes.Structure):
+    """struct nvmfr_qpair_info"""
+    _fields_ = [("size", c_size_t), ("qid", c_uint16), ("depth", c_uint16), ("state", c_uint16),
+                ("in_flight", c_uint16), ("commands", c_uint64), ("bounced_bytes", c_uint64)]
+
+
+class GroupOpts(ctypes.Structure):
+    """struct nvmfr_group_opts"""
+    _fields_ = [("size", c_size_t), ("max_qpairs", c_uint32), ("flags", c_uint32)]
+
+
+class Iov(ctypes.Structure):
+    """struct nvmfr_iov"""
+    _fields_ = [("buf", c_void_p), ("offset_bytes", c_uint64), ("len_bytes", c_uint64)]
+
+
+class _IoWhere(ctypes.Union):
+    _fields_ = [("buf", c_void_p), ("iov", c_void_p)]
+
+
+class _IoWhat(ctypes.Union):
+    _fields_ = [("offset_bytes", c_uint64), ("niov", c_uint64)]
+
+
+class Io(ctypes.Structure):
+    """struct nvmfr_io"""
+    _anonymous_ = ("_where", "_what")
+    _fields_ = [("op", c_uint8), ("reserved0", c_uint8), ("flags", c_uint16), ("nsid", c_uint32),
+                ("lba", c_uint64), ("nblocks", c_uint64), ("_where", _IoWhere),
+                ("_what", _IoWhat), ("user_data", c_uint64), ("reserved1", c_uint64 * 2)]
+
+
+class Completion(ctypes.Structure):
+    """struct nvmfr_completion"""
+    _fields_ = [("user_data", c_uint64), ("qpair_data", c_uint64), ("result", c_int32),
+                ("status", c_uint16), ("flags", c_uint16), ("cqe_result", c_uint64)]
+
+
+class SoftOpts(ctypes.Structure):
+    """struct nvmfr_soft_opts"""
+    _fields_ = [("size", c_size_t), ("subnqn", c_char_p), ("flags", c_uint32),
+                ("latency_us", c_uint32), ("sgls", c_uint32), ("ioccsz", c_uint32),
+                ("iorcsz", c_uint32), ("nn", c_uint32), ("kato_min_ms", c_uint32),
+                ("queue_entries", c_uint16), ("num_io_queues", c_uint16), ("maxcmd", c_uint16),
+                ("icdoff", c_uint16), ("oncs", c_uint16), ("kas", c_uint16), ("mdts", c_uint8),
+                ("mpsmin", c_uint8), ("msdbd", c_uint8), ("ready_timeout", c_uint8),
+                ("ready_after_us", c_uint32), ("oaes", c_uint32), ("reserved", c_uint8 * 8)]
+
+
+class SoftNsOpts(ctypes.Structure):
+    """struct nvmfr_soft_ns_opts"""
+    _fields_ = [("size", c_size_t), ("path", c_char_p), ("size_bytes", c_uint64),
+                ("nsid", c_uint32), ("block_bytes", c_uint32), ("flags", c_uint32),
+                ("reserved", c_uint32)]
+
+
+class SoftFault(ctypes.Structure):
+    """struct nvmfr_soft_fault"""
+    _fields_ = [("size", c_size_t), ("kind", c_uint32), ("qid", c_uint32), ("opcode", c_uint32),
+                ("detail", c_uint32), ("skip", c_uint32), ("count", c_uint32), ("value", c_uint64)]
+
+
+class SoftCounters(ctypes.Structure):
+    """struct nvmfr_soft_counters"""
+    _fields_ = [("size", c_size_t), ("commands", c_uint64), ("reads", c_uint64),
+                ("writes", c_uint64), ("in_capsule_writes", c_uint64), ("bytes_moved", c_uint64),
+                ("violations", c_uint64), ("connections", c_uint64), ("open_connections", c_uint64),
+                ("max_outstanding", c_uint64), ("keep_alives", c_uint64)]
+
+
+# What the test compares with the headers, both ways.
+STRUCTS: Dict[str, Type[ctypes.Structure]] = {
+    "nvmfr_host_opts": HostOpts, "nvmfr_ctrl_opts": CtrlOpts, "nvmfr_ctrl_info": CtrlInfo,
+    "nvmfr_ns_info": NsInfo, "nvmfr_qpair_opts": QpairOpts, "nvmfr_qpair_info": QpairInfo,
+    "nvmfr_group_opts": GroupOpts, "nvmfr_iov": Iov, "nvmfr_io": Io,
+    "nvmfr_completion": Completion, "nvmfr_soft_opts": SoftOpts,
+    "nvmfr_soft_ns_opts": SoftNsOpts, "nvmfr_soft_fault": SoftFault,
+    "nvmfr_soft_counters": SoftCounters,
+}
+ENUMS: Dict[str, Tuple[str, Type[enum.IntEnum]]] = {  # the enumerators' prefix in C, their class here
+    "nvmfr_log_level": ("NVMFR_LOG_", LogLevel),
+    "nvmfr_host_flags": ("NVMFR_HOST_", HostFlag),  # type: ignore[dict-item]
+    "nvmfr_access": ("NVMFR_ACCESS_", Access),  # type: ignore[dict-item]
+    "nvmfr_state": ("NVMFR_STATE_", State),
+    "nvmfr_op": ("NVMFR_OP_", Op),
+    "nvmfr_io_flags": ("NVMFR_IO_", IoFlag),  # type: ignore[dict-item]
+    "nvmfr_soft_flags": ("NVMFR_SOFT_", SoftFlag),  # type: ignore[dict-item]
+    "nvmfr_soft_ns_flags": ("NVMFR_SOFT_NS_", SoftNsFlag),  # type: ignore[dict-item]
+    "nvmfr_soft_fault_kind": ("NVMFR_SOFT_FAULT_", SoftFaultKind),
+}
+MACROS: Dict[str, Any] = {
+    "NVMFR_VERSION_MAJOR": VERSION_MAJOR, "NVMFR_VERSION_MINOR": VERSION_MINOR,
+    "NVMFR_VERSION_PATCH": VERSION_PATCH, "NVMFR_SOFT_SUBNQN": SOFT_SUBNQN,
+    "NVMFR_SOFT_ANY": SOFT_ANY,
+}
+
+_p = c_void_p
+_out = POINTER(c_void_p)  # where a creator puts the new object
+
+# Name: what it returns, what it takes.
+FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
+    "nvmfr_version": (c_uint32, []),
+    "nvmfr_probe": (c_int, [c_char_p, c_size_t]),
+    "nvmfr_strerror": (c_char_p, [c_int]),
+    "nvmfr_status_string": (c_char_p, [c_uint16]),
+    "nvmfr_last_error": (c_char_p, []),
+    "nvmfr_host_opts_init": (None, [POINTER(HostOpts), c_size_t]),
+    "nvmfr_host_create": (c_int, [POINTER(HostOpts), _out]),
+    "nvmfr_host_poll": (c_int, [_p]),
+    "nvmfr_host_fd": (c_int, [_p]),
+    "nvmfr_host_timeout_ms": (c_int, [_p]),
+    "nvmfr_host_nqn": (c_char_p, [_p]),
+    "nvmfr_host_destroy": (None, [_p]),
+    "nvmfr_buffer_register": (c_int, [_p, c_void_p, c_size_t, c_uint32, _out]),
+    "nvmfr_buffer_register_dmabuf": (c_int, [_p, c_int, c_uint64, c_size_t, c_uint32, _out]),
+    "nvmfr_buffer_alloc": (c_int, [_p, c_size_t, c_int, _out]),
+    "nvmfr_buffer_addr": (c_void_p, [_p]),
+    "nvmfr_buffer_size": (c_size_t, [_p]),
+    "nvmfr_buffer_release": (c_int, [_p]),
+    "nvmfr_ctrl_opts_init": (None, [POINTER(CtrlOpts), c_size_t]),
+    "nvmfr_connect": (c_int, [_p, POINTER(CtrlOpts), _out]),
+    "nvmfr_ctrl_wait": (c_int, [_p, c_int]),
+    "nvmfr_ctrl_state": (c_int, [_p]),
+    "nvmfr_ctrl_info": (c_int, [_p, POINTER(CtrlInfo)]),
+    "nvmfr_ns_next": (c_uint32, [_p, c_uint32]),
+    "nvmfr_ns_info": (c_int, [_p, c_uint32, POINTER(NsInfo)]),
+    "nvmfr_disconnect": (c_int, [_p, c_int]),
+    "nvmfr_qpair_opts_init": (None, [POINTER(QpairOpts), c_size_t]),
+    "nvmfr_qpair_create": (c_int, [_p, POINTER(QpairOpts), _out]),
+    "nvmfr_qpair_wait": (c_int, [_p, c_int]),
+    "nvmfr_qpair_info": (c_int, [_p, POINTER(QpairInfo)]),
+    "nvmfr_qpair_fd": (c_int, [_p]),
+    "nvmfr_qpair_arm": (c_int, [_p]),
+    "nvmfr_qpair_destroy": (None, [_p]),
+    "nvmfr_group_opts_init": (None, [POINTER(GroupOpts), c_size_t]),
+    "nvmfr_group_create": (c_int, [_p, POINTER(GroupOpts), _out]),
+    "nvmfr_group_fd": (c_int, [_p]),
+    "nvmfr_group_arm": (c_int, [_p]),
+    "nvmfr_group_destroy": (c_int, [_p]),
+    "nvmfr_group_poll": (c_int, [_p, c_void_p, c_uint]),
+    "nvmfr_group_wait": (c_int, [_p, c_void_p, c_uint, c_uint, c_int]),
+    "nvmfr_read": (c_int, [_p, c_uint32, c_uint64, c_uint64, _p, c_uint64, c_uint64]),
+    "nvmfr_write": (c_int, [_p, c_uint32, c_uint64, c_uint64, _p, c_uint64, c_uint64]),
+    "nvmfr_submit": (c_int, [_p, c_void_p, c_uint]),
+    "nvmfr_prepare": (c_int, [_p, c_void_p, c_uint, _out]),
+    "nvmfr_post": (c_int, [_p, c_uint, c_uint]),
+    "nvmfr_prepared_release": (None, [_p]),
+    "nvmfr_poll": (c_int, [_p, c_void_p, c_uint]),
+    "nvmfr_wait": (c_int, [_p, c_void_p, c_uint, c_uint, c_int]),
+    "nvmfr_pread": (c_int, [_p, c_uint32, c_uint64, _p, c_uint64, c_uint64, c_int]),
+    "nvmfr_soft_opts_init": (None, [POINTER(SoftOpts), c_size_t]),
+    "nvmfr_soft_target_create": (c_int, [_p, c_char_p, POINTER(SoftOpts), _out]),
+    "nvmfr_soft_target_destroy": (None, [_p]),
+    "nvmfr_soft_ns_opts_init": (None, [POINTER(SoftNsOpts), c_size_t]),
+    "nvmfr_soft_ns_add": (c_int, [_p, POINTER(SoftNsOpts)]),
+    "nvmfr_soft_ns_remove": (c_int, [_p, c_uint32]),
+    "nvmfr_soft_fault_init": (None, [POINTER(SoftFault), c_size_t]),
+    "nvmfr_soft_fault_add": (c_int, [_p, POINTER(SoftFault)]),
+    "nvmfr_soft_fault_clear": (None, [_p]),
+    "nvmfr_soft_patch_identify": (c_int, [_p, c_uint32, c_uint32, c_uint32, c_void_p, c_uint32]),
+    "nvmfr_soft_drop": (None, [_p]),
+    "nvmfr_soft_read_counters": (c_int, [_p, POINTER(SoftCounters)]),
+    "nvmfr_soft_last_violation": (None, [_p, c_char_p, c_size_t]),
+    "nvmfr_soft_clock_freeze": (c_int, [_p]),
+    "nvmfr_soft_clock_advance_us": (c_int, [_p, c_uint64]),
+}

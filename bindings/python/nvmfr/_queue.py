@@ -1,0 +1,575 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Queue pairs, groups, and the arrays that they work on: one C call for many commands."""
+from __future__ import annotations
+
+import ctypes
+import errno
+import functools
+import importlib
+import threading
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
+
+from . import _abi, _core
+from ._abi import IoFlag
+from ._buffer import Buffer, BufferHandle
+from ._core import Closing, Handle, OwnedHandle, inherited, milliseconds
+from ._errors import BusyError
+from ._lib import check, completion_error, fail, lib
+
+if TYPE_CHECKING:
+    from ._host import Controller, Host, Namespace
+
+_SLICE_MS = 200  # of a long wait: between slices Python looks at its signals
+
+
+@functools.lru_cache(maxsize=None)  # a module that is not there is looked for each time
+def _numpy() -> Any:
+    try:
+        return importlib.import_module("numpy")
+    except ImportError:
+        return None
+
+
+def _structured(struct: Any, names: List[str]) -> Any:
+    """The numpy dtype of a C struct, field by field at its offset."""
+    formats = []
+    for name in names:
+        kind = "i" if name == "result" else "u"
+        formats.append(f"{kind}{getattr(struct, name).size}")
+    return _numpy().dtype({"names": names, "formats": formats, "itemsize": ctypes.sizeof(struct),
+                           "offsets": [getattr(struct, name).offset for name in names]})
+
+
+_IO_FIELDS = ["op", "flags", "nsid", "lba", "nblocks", "buf", "offset_bytes", "user_data"]
+_DONE_FIELDS = ["user_data", "qpair_data", "result", "status", "flags", "cqe_result"]
+
+
+def _as_array(entries: Any, names: List[str]) -> Any:
+    numpy = _numpy()
+    if numpy is None:
+        raise ImportError("numpy is not installed: use entries, the ctypes array of the same memory")
+    # By way of bytes: numpy does not take a ctypes struct's own description of a union.
+    raw = memoryview(entries).cast("B")
+    return numpy.frombuffer(raw, dtype=_structured(entries._type_, names))
+
+
+class Completions:
+    """Room for completions, made once and filled by each poll and wait.
+
+    entries is the ctypes array; array the same memory as a structured numpy array with the fields
+    user_data, qpair_data, result (0 or a negative errno), status (NVMe), flags and cqe_result.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        if capacity < 1:
+            raise ValueError("room for 1 completion or more")
+        self.entries: Any = (_abi.Completion * capacity)()
+        self._count = capacity
+        self._array: Any = None
+        self._address = ctypes.addressof(self.entries)
+        # The results as numbers: a look at many makes no object for each.
+        words = ctypes.sizeof(_abi.Completion) // 4
+        self._results = memoryview(self.entries).cast("B").cast("i")[
+            _abi.Completion.result.offset // 4::words]
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.entries[index]
+
+    @property
+    def array(self) -> Any:
+        """As a structured numpy array. Raises ImportError without numpy."""
+        if self._array is None:
+            self._array = _as_array(self.entries, _DONE_FIELDS)
+        return self._array
+
+    def failures(self, count: int) -> int:
+        """How many of the first count failed."""
+        return sum(map(bool, self._results[:count]))
+
+    def check(self, count: int) -> None:
+        """Raises the error of the first failure among the first count."""
+        if any(self._results[:count]):
+            bad = next(done for done in self.entries[:count] if done.result)
+            raise completion_error(bad.result, bad.status, f"the I/O {bad.user_data}")
+
+
+class Pieces:
+    """Pieces of memory for vectored I/O (nvmfr_iov). They must stay as they are until the completion;
+    the queue pair keeps them alive."""
+
+    def __init__(self, count: int) -> None:
+        if count < 1:
+            raise ValueError("1 piece or more")
+        self.entries: Any = (_abi.Iov * count)()
+        self._buffers: Dict[int, Buffer] = {}
+
+    def set(self, index: int, buffer: Buffer, offset_bytes: int, size_bytes: int) -> None:
+        """Makes piece index size_bytes of buffer from offset_bytes on."""
+        handle = buffer.handle
+        self._buffers[handle] = buffer
+        entry = self.entries[index]
+        entry.buf, entry.offset_bytes, entry.len_bytes = handle, offset_bytes, size_bytes
+
+
+class Batch:
+    """I/Os to be submitted with one call: made once, filled, submitted, filled again.
+
+    entries is the ctypes array of nvmfr_io; array the same memory as a structured numpy array with
+    the fields op, flags, nsid, lba, nblocks, buf, offset_bytes and user_data. The field buf is a C
+    pointer: write what attach() returns, or let fill() do it, and nothing else.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        if capacity < 1:
+            raise ValueError("room for 1 I/O or more")
+        self.entries: Any = (_abi.Io * capacity)()
+        self._count = capacity
+        self._array: Any = None
+        self._address = ctypes.addressof(self.entries)
+        self._buffers: Dict[int, Buffer] = {}
+        self._pieces: List[Pieces] = []
+        self._lost = False  # an attached buffer was released
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.entries[index]
+
+    @property
+    def array(self) -> Any:
+        """As a structured numpy array. Raises ImportError without numpy."""
+        if self._array is None:
+            self._array = _as_array(self.entries, _IO_FIELDS)
+        return self._array
+
+    def attach(self, buffer: Buffer) -> int:
+        """The value for the field buf; the batch keeps the buffer alive from here on."""
+        handle = buffer.handle
+        if handle not in self._buffers:
+            self._buffers[handle] = buffer
+            buffer._handle.batches.add(self)
+        return handle
+
+    def clear(self) -> None:
+        """Zeroes all entries and forgets the buffers."""
+        ctypes.memset(self._address, 0, ctypes.sizeof(self.entries))
+        for buffer in self._buffers.values():
+            buffer._handle.batches.discard(self)
+        self._buffers.clear()
+        self._pieces.clear()
+        self._lost = False
+
+    def fill(self, op: int, nsid: int, lba: Any, nblocks: Any, buffer: Optional[Buffer],
+             offset_bytes: Any = 0, user_data: Any = None, flags: int = 0, first: int = 0,
+             count: Optional[int] = None) -> None:
+        """Fills count entries from first on.
+
+        lba, nblocks, offset_bytes and user_data are each one number for all or a sequence with one
+        for each (numpy arrays go over in one step); user_data is the entry's index if not given.
+        """
+        count = len(self) - first if count is None else count
+        if first < 0 or count < 0 or first + count > len(self):
+            raise IndexError(f"{count} entries from {first} on do not fit into {len(self)}")
+        values: Dict[str, Any] = {
+            "op": op, "flags": flags, "nsid": nsid, "lba": lba, "nblocks": nblocks,
+            "buf": self.attach(buffer) if buffer is not None else 0, "offset_bytes": offset_bytes,
+            "user_data": range(first, first + count) if user_data is None else user_data}
+        if _numpy() is not None:
+            part = self.array[first:first + count]
+            for name, value in values.items():
+                part[name] = value
+            return
+        entries = self.entries[first:first + count]
+        for name, value in values.items():
+            each = value if hasattr(value, "__getitem__") else [value] * count
+            if len(each) != count:
+                raise ValueError(f"{len(each)} values of {name} for {count} entries")
+            for entry, one in zip(entries, each):
+                setattr(entry, name, one)
+
+    def set_pieces(self, index: int, pieces: Pieces, first: int = 0,
+                   count: Optional[int] = None) -> None:
+        """Makes entry index vectored: count of the pieces from first on."""
+        count = len(pieces.entries) - first if count is None else count
+        if first < 0 or count < 1 or first + count > len(pieces.entries):
+            raise IndexError(f"{count} pieces from {first} on of {len(pieces.entries)}")
+        for buffer in pieces._buffers.values():
+            self.attach(buffer)
+        entry = self.entries[index]
+        entry.iov = ctypes.addressof(pieces.entries) + first * ctypes.sizeof(_abi.Iov)
+        entry.niov = count
+        entry.flags |= int(IoFlag.VEC)
+        if pieces not in self._pieces:
+            self._pieces.append(pieces)
+
+    def _lose(self, handle: BufferHandle) -> None:
+        self._lost = True
+
+    def _part(self, first: int, count: Optional[int]) -> int:
+        """Checks a part of the batch. Returns its count."""
+        count = self._count - first if count is None else count
+        if first < 0 or count < 1 or first + count > self._count:
+            raise IndexError(f"{count} entries from {first} on of {self._count}")
+        if self._lost:
+            raise ValueError("a buffer of this batch was released: clear() it and fill it again")
+        return count
+
+
+class _Poller(Closing):
+    """What queue pair and group have in common: a poll and a wait for completions."""
+    _handle: OwnedHandle
+    _poll: Any
+    _wait: Any
+
+    def poll(self, out: Completions, first: int = 0) -> int:
+        """Collects completions into out, from entry first on, without waiting. Returns how many.
+
+        Raises LostError when the connection is lost and every I/O has had its completion.
+        Threads: the owner.
+        """
+        room = out._count - first
+        if first < 0 or room < 1:
+            raise IndexError(f"no room from entry {first} on")
+        handle = self._handle
+        # `with handle`, by hand: a third of the price of a poll.
+        if handle.generation != _core.generation or not handle.acquire(False):
+            raise handle.refusal()
+        try:
+            count: int = self._poll(handle.pointer or handle.closed_error(),
+                                    out._address + first * 32, room)
+            return count if count >= 0 else check(count)
+        finally:
+            handle.release()
+
+    def wait(self, out: Completions, min_count: int = 1, timeout: Optional[float] = None,
+             first: int = 0) -> int:
+        """Sleeps, without the GIL, until min_count completions are there. Returns how many: fewer
+        when timeout (seconds) is over or nothing is left in flight.
+
+        Raises ArgumentError where there is no timeout and nothing in flight. Threads: the owner.
+        """
+        room = len(out) - first
+        if first < 0 or not 1 <= min_count <= room:
+            raise IndexError(f"{min_count} completions from entry {first} on of {len(out)}")
+        left, have = milliseconds(timeout), 0
+        with self._handle as pointer:
+            while True:
+                slice_ms = self._slice(pointer, left)
+                got = self._wait(pointer, out._address + (first + have) * 32, min_count - have,
+                                 room - have, slice_ms)
+                if got < 0:
+                    return have or check(got)
+                have += got
+                if have >= min_count or slice_ms == left:
+                    return have
+                if have and not self._busy(pointer):
+                    return have
+                left = left if left < 0 else left - slice_ms
+
+    def _slice(self, pointer: int, left_ms: int) -> int:
+        if 0 <= left_ms <= _SLICE_MS:
+            return left_ms
+        # Nothing in flight and no bound: the library has the sentence for that.
+        return left_ms if left_ms < 0 and not self._busy(pointer) else _SLICE_MS
+
+    def _busy(self, pointer: int) -> bool:
+        raise NotImplementedError
+
+
+def _info(pointer: int) -> _abi.QpairInfo:
+    info = _abi.QpairInfo(size=ctypes.sizeof(_abi.QpairInfo))
+    check(lib().nvmfr_qpair_info(pointer, ctypes.byref(info)))
+    return info
+
+
+class QpairHandle(OwnedHandle):
+    """A queue pair, with what its commands may touch."""
+    __slots__ = ("group", "prepared", "held", "limit")
+
+    def __init__(self, pointer: int, group: Optional["GroupHandle"]) -> None:
+        super().__init__("this queue pair", pointer, group.owner if group else threading.Lock())
+        self.group = group
+        self.prepared: Set[PreparedHandle] = set()
+        self.held: Set[Pieces] = set()  # the library reads them until completion
+        self.limit = 64
+        if group:
+            group.qpairs.add(self)
+
+    def hold(self, pieces: List[Pieces], pointer: int) -> None:
+        """Keeps pieces alive; lets go of the others where nothing is in flight."""
+        if len(self.held) >= self.limit:
+            if _info(pointer).in_flight == 0:
+                self.held.clear()
+            self.limit = max(64, 2 * len(self.held))
+        self.held.update(pieces)
+
+    def destroy(self) -> None:
+        """Ends it; its lists first, which hold buffers."""
+        if self.closed:
+            return
+        pointer = self.take()
+        for prepared in list(self.prepared):
+            prepared.destroy()
+        if pointer:
+            lib().nvmfr_qpair_destroy(pointer)
+        self.held.clear()
+        if self.group:
+            self.group.qpairs.discard(self)
+
+
+class QueuePair(_Poller):
+    """An I/O queue pair; belongs to one thread at a time, and a call from a second raises BusyError.
+    Made by Controller.queue_pair()."""
+
+    def __init__(self, controller: "Controller", handle: QpairHandle) -> None:
+        self.controller = controller
+        self._handle: QpairHandle = handle
+        self._poll = lib().nvmfr_poll
+        self._wait = lib().nvmfr_wait
+        self._submit = lib().nvmfr_submit
+
+    # ---- state
+
+    def wait_live(self, timeout: Optional[float] = None) -> None:
+        """Waits until it is live. Raises what ended it, or TimeOutError."""
+        left = milliseconds(timeout)
+        with self._handle as pointer:
+            while True:
+                slice_ms = _SLICE_MS if left < 0 else min(left, _SLICE_MS)
+                result = lib().nvmfr_qpair_wait(pointer, slice_ms)
+                if result == 0:
+                    return
+                if result != -errno.ETIMEDOUT:
+                    raise fail(result)
+                error = fail(result)
+                left = left if left < 0 else left - slice_ms
+                if left == 0 or _info(pointer).state != _abi.State.CONNECTING:
+                    raise error
+
+    @property
+    def info(self) -> _abi.QpairInfo:
+        """qid, depth, state, in_flight, commands and bounced_bytes (copied by the CPU), as now."""
+        with self._handle as pointer:
+            return _info(pointer)
+
+    @property
+    def closed(self) -> bool:
+        """Whether close() was done."""
+        return self._handle.closed
+
+    def fileno(self) -> int:
+        """A descriptor to sleep on after arm() returned True."""
+        with self._handle as pointer:
+            return check(lib().nvmfr_qpair_fd(pointer))
+
+    def arm(self) -> bool:
+        """Asks for a wake-up at the next completion. True: sleep; False: poll again first."""
+        with self._handle as pointer:
+            return check(lib().nvmfr_qpair_arm(pointer)) == 0
+
+    # ---- batches
+
+    def submit(self, batch: Batch, count: Optional[int] = None, first: int = 0) -> int:
+        """Submits count I/Os of batch from first on in one call. Returns how many were taken: fewer
+        when room runs out or the next one is bad. The batch may be filled again at once.
+
+        Raises RoomError (poll first) or the next one's error if none was taken. Threads: the owner.
+        """
+        count = batch._part(first, count)
+        handle = self._handle
+        if handle.generation != _core.generation or not handle.acquire(False):
+            raise handle.refusal()
+        try:
+            pointer = handle.pointer or handle.closed_error()
+            if batch._pieces:
+                handle.hold(batch._pieces, pointer)
+            taken: int = self._submit(pointer, batch._address + first * 64, count)
+            return taken if taken >= 0 else check(taken)
+        finally:
+            handle.release()
+
+    def prepare(self, batch: Batch, count: Optional[int] = None, first: int = 0) -> "Prepared":
+        """Checks I/Os of batch and builds their commands once, to be posted again and again."""
+        count = batch._part(first, count)
+        out = ctypes.c_void_p()
+        with self._handle as pointer:
+            check(lib().nvmfr_prepare(pointer, batch._address + first * 64, count,
+                                      ctypes.byref(out)))
+            self._handle.hold(batch._pieces, pointer)
+        buffers = [buffer._handle for buffer in batch._buffers.values()]
+        return Prepared(self, PreparedHandle(out.value or 0, self._handle, buffers,
+                                             list(batch._pieces)), count)
+
+    # ---- one at a time
+
+    def read(self, buffer: Buffer, lba: int, nblocks: int, *, nsid: int = 0, offset_bytes: int = 0,
+             user_data: int = 0) -> None:
+        """Submits one read of nblocks from lba on into buffer. Raises RoomError if there is no room.
+        nsid 0: the first namespace. For many, use a Batch."""
+        self._one(lib().nvmfr_read, buffer, lba, nblocks, nsid, offset_bytes, user_data)
+
+    def write(self, buffer: Buffer, lba: int, nblocks: int, *, nsid: int = 0, offset_bytes: int = 0,
+              user_data: int = 0) -> None:
+        """Submits one write of nblocks from buffer to lba on; the bytes must not change meanwhile."""
+        self._one(lib().nvmfr_write, buffer, lba, nblocks, nsid, offset_bytes, user_data)
+
+    def _one(self, function: Any, buffer: Buffer, lba: int, nblocks: int, nsid: int,
+             offset_bytes: int, user_data: int) -> None:
+        nsid = nsid or self.controller.first_nsid()
+        with self._handle as pointer:
+            check(function(pointer, nsid, lba, nblocks, buffer.handle, offset_bytes, user_data))
+
+    def pread(self, buffer: Buffer, size_bytes: int, offset_bytes: int, *, nsid: int = 0,
+              buffer_offset_bytes: int = 0, timeout: Optional[float] = None) -> None:
+        """Reads size_bytes from byte offset_bytes of the namespace on, any of each, and waits.
+
+        Whole blocks go straight to their place; an unaligned head and tail are copied, which
+        info.bounced_bytes counts. Raises BusyError while I/O is in flight on the queue pair.
+        """
+        nsid = nsid or self.controller.first_nsid()
+        with self._handle as pointer:
+            check(lib().nvmfr_pread(pointer, nsid, offset_bytes, buffer.handle, buffer_offset_bytes,
+                                    size_bytes, milliseconds(timeout)))
+
+    def namespace(self, nsid: int = 0) -> "Namespace":
+        """A namespace read and written through this queue pair, by its thread. 0: the first."""
+        return self.controller.namespace(nsid, self)
+
+    def close(self) -> None:
+        """Ends it. I/O in flight gets no completion; no peer touches its memory any more."""
+        self._handle.destroy()
+        self.controller._handle.qpairs.discard(self._handle)
+
+    def _busy(self, pointer: int) -> bool:
+        info = _info(pointer)
+        return bool(info.in_flight != 0 or info.state != _abi.State.LIVE)
+
+    def __del__(self) -> None:
+        handle = getattr(self, "_handle", None)
+        if handle is not None and not handle.closed and not inherited(handle.generation):
+            try:
+                self.close()
+            except BusyError:
+                pass  # its group is in a call; the controller's end comes back to it
+
+
+class PreparedHandle(Handle):
+    """A prepared list; counted by the buffers that it holds."""
+    __slots__ = ("qpair", "buffers", "pieces")
+
+    def __init__(self, pointer: int, qpair: QpairHandle, buffers: List[BufferHandle],
+                 pieces: List[Pieces]) -> None:
+        super().__init__("this prepared list", pointer)
+        self.qpair = qpair
+        self.buffers = buffers
+        self.pieces = pieces
+        qpair.prepared.add(self)
+        for buffer in buffers:
+            buffer.prepared += 1
+
+    def destroy(self) -> None:
+        """Releases the list."""
+        pointer = self.take()
+        self.qpair.prepared.discard(self)
+        if pointer:
+            lib().nvmfr_prepared_release(pointer)
+            for buffer in self.buffers:
+                buffer.prepared -= 1
+
+
+class Prepared(Closing):
+    """I/Os that are checked and built once and posted often. Made by QueuePair.prepare(). Its buffers
+    cannot be released before it is closed."""
+
+    def __init__(self, qpair: QueuePair, handle: PreparedHandle, count: int) -> None:
+        self._qpair = qpair
+        self._handle = handle
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def post(self, first: int = 0, count: Optional[int] = None) -> int:
+        """Submits count I/Os from first on in one call. Returns how many were taken."""
+        count = self._count - first if count is None else count
+        if first < 0 or count < 1 or first + count > self._count:
+            raise IndexError(f"{count} I/Os from {first} on of {self._count}")
+        with self._qpair._handle, self._handle as pointer:
+            return check(lib().nvmfr_post(pointer, first, count))
+
+    def close(self) -> None:
+        """Releases the list; its I/O in flight ends as it would have."""
+        self._handle.destroy()
+
+    def __del__(self) -> None:
+        handle = getattr(self, "_handle", None)
+        if handle is not None and not handle.closed and not inherited(handle.generation):
+            handle.destroy()
+
+
+class GroupHandle(OwnedHandle):
+    """A group; its lock is the lock of all its queue pairs."""
+    __slots__ = ("qpairs",)
+
+    def __init__(self, pointer: int) -> None:
+        super().__init__("this group", pointer, threading.Lock())
+        self.qpairs: Set[QpairHandle] = set()
+
+    def destroy(self) -> None:
+        """Ends it, unless queue pairs of it exist."""
+        pointer = self.take()
+        if pointer:
+            result = lib().nvmfr_group_destroy(pointer)
+            if result < 0:
+                error = fail(result)
+                self.put_back(pointer)
+                raise error
+
+
+class Group(_Poller):
+    """Queue pairs of one thread, of any controllers of one host, polled together; completions tell by
+    qpair_data whose they are. Made by Host.group()."""
+
+    def __init__(self, host: "Host", handle: GroupHandle) -> None:
+        self.host = host
+        self._handle: GroupHandle = handle
+        self._poll = lib().nvmfr_group_poll
+        self._wait = lib().nvmfr_group_wait
+
+    def fileno(self) -> int:
+        """A descriptor to sleep on after arm() returned True."""
+        with self._handle as pointer:
+            return check(lib().nvmfr_group_fd(pointer))
+
+    def arm(self) -> bool:
+        """Asks for a wake-up at the next completion. True: sleep; False: poll again first."""
+        with self._handle as pointer:
+            return check(lib().nvmfr_group_arm(pointer)) == 0
+
+    @property
+    def closed(self) -> bool:
+        """Whether close() was done."""
+        return self._handle.closed
+
+    def close(self) -> None:
+        """Ends it. Raises BusyError while queue pairs of it exist."""
+        self._handle.destroy()
+        self.host._handle.groups.discard(self._handle)
+
+    def _busy(self, pointer: int) -> bool:
+        for qpair in self._handle.qpairs:
+            if qpair.pointer:
+                info = _info(qpair.pointer)
+                if info.in_flight or info.state == _abi.State.CONNECTING:
+                    return True
+        return False
+
+    def __del__(self) -> None:
+        handle = getattr(self, "_handle", None)
+        if handle is not None and not handle.closed and not inherited(handle.generation):
+            if not handle.qpairs:
+                self.close()

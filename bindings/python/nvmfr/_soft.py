@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The embedded target (nvmfr/soft.h): no network, no device, faults on demand, for tests."""
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any, Dict, Optional
+
+from . import _abi
+from ._core import Closing, Handle
+from ._lib import check, lib
+
+if TYPE_CHECKING:
+    from ._host import Host
+
+
+class TargetHandle(Handle):
+    """A soft target."""
+    __slots__ = ()
+
+    def destroy(self) -> None:
+        """Ends it."""
+        pointer = self.take()
+        if pointer:
+            lib().nvmfr_soft_target_destroy(pointer)
+
+
+def make_target(host: Handle, name: str, options: Dict[str, Any]) -> TargetHandle:
+    """Creates a target on a host."""
+    from ._host import set_options
+    opts = _abi.SoftOpts()
+    lib().nvmfr_soft_opts_init(ctypes.byref(opts), ctypes.sizeof(opts))
+    set_options(opts, options)
+    out = ctypes.c_void_p()
+    with host as pointer:
+        check(lib().nvmfr_soft_target_create(pointer, name.encode(), ctypes.byref(opts),
+                                             ctypes.byref(out)))
+    return TargetHandle("this target", out.value or 0)
+
+
+class SoftTarget(Closing):
+    """An embedded target; made by Host.soft_target(). Lives until its host ends, or close().
+    Threads: any."""
+
+    def __init__(self, host: "Host", name: str, handle: TargetHandle) -> None:
+        self.host = host
+        self.name = name
+        self._handle = handle
+
+    @property
+    def uri(self) -> str:
+        """For Host.connect()."""
+        return f"nvmf+soft://{self.name}"
+
+    def add_namespace(self, **options: Any) -> int:
+        """Adds a namespace; options are fields of nvmfr_soft_ns_opts: size_bytes, block_bytes, path,
+        nsid, flags. Returns its ID."""
+        from ._host import set_options
+        opts = _abi.SoftNsOpts()
+        lib().nvmfr_soft_ns_opts_init(ctypes.byref(opts), ctypes.sizeof(opts))
+        set_options(opts, options)
+        with self._handle as pointer:
+            return check(lib().nvmfr_soft_ns_add(pointer, ctypes.byref(opts)))
+
+    def remove_namespace(self, nsid: int) -> None:
+        """Removes one; commands to it fail from then on."""
+        with self._handle as pointer:
+            check(lib().nvmfr_soft_ns_remove(pointer, nsid))
+
+    def add_fault(self, kind: int, **options: Any) -> None:
+        """Plants a fault; options are fields of nvmfr_soft_fault: qid, opcode, skip, count, value."""
+        from ._host import set_options
+        fault = _abi.SoftFault()
+        lib().nvmfr_soft_fault_init(ctypes.byref(fault), ctypes.sizeof(fault))
+        set_options(fault, dict(options, kind=int(kind)))
+        with self._handle as pointer:
+            check(lib().nvmfr_soft_fault_add(pointer, ctypes.byref(fault)))
+
+    def clear_faults(self) -> None:
+        """Empties the fault plan and the identify patches."""
+        with self._handle as pointer:
+            lib().nvmfr_soft_fault_clear(pointer)
+
+    def patch_identify(self, cns: int, offset: int, data: bytes,
+                       nsid: int = _abi.SOFT_ANY) -> None:
+        """Overwrites 1 to 16 bytes of an Identify page before it goes out."""
+        with self._handle as pointer:
+            check(lib().nvmfr_soft_patch_identify(pointer, cns, nsid, offset, data, len(data)))
+
+    def drop(self) -> None:
+        """Drops every connection, as a target that dies."""
+        with self._handle as pointer:
+            lib().nvmfr_soft_drop(pointer)
+
+    @property
+    def counters(self) -> _abi.SoftCounters:
+        """What it counted."""
+        counters = _abi.SoftCounters(size=ctypes.sizeof(_abi.SoftCounters))
+        with self._handle as pointer:
+            check(lib().nvmfr_soft_read_counters(pointer, ctypes.byref(counters)))
+        return counters
+
+    @property
+    def last_violation(self) -> Optional[str]:
+        """The last rule that the initiator broke, in words; None: it broke none."""
+        text = ctypes.create_string_buffer(256)
+        with self._handle as pointer:
+            lib().nvmfr_soft_last_violation(pointer, text, len(text))
+        return text.value.decode("utf-8", "replace") or None
+
+    def close(self) -> None:
+        """Ends it: connections are dropped, commands in flight are never answered."""
+        self._handle.destroy()
+        self.host._handle.targets.discard(self._handle)

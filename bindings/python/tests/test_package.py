@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What is shipped: pip without a network, wheel, sdist, types, the example."""
+import base64
+import csv
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+import venv
+import zipfile
+
+from support import environment, needs_numpy
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+TOP = os.path.dirname(os.path.dirname(ROOT))
+EXAMPLES = os.path.join(TOP, "examples", "python")
+EXAMPLE = os.path.join(EXAMPLES, "read.py")
+USE = ("import nvmfr\nwith nvmfr.Host() as h, h.connect('nvmf+soft:?size=1M') as c:\n"
+       " assert c.namespace().read(0, 1) == bytes(512)\nprint(nvmfr.__file__)")
+
+
+def run(*command, **options):
+    """Its output; an AssertionError with what it said if it fails."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, **options)
+    if done.returncode:
+        raise AssertionError(f"{' '.join(command)}: status {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+class Package(unittest.TestCase):
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def backend(self, call):
+        """As a frontend calls it. Returns the file that it made."""
+        code = f"import sys; sys.path.insert(0, 'backend'); import nvmfr_build; print(nvmfr_build.{call})"
+        name = run(sys.executable, "-B", "-c", code, self.folder, cwd=ROOT).strip()
+        return os.path.join(self.folder, name)
+
+    def test_wheel(self):
+        with zipfile.ZipFile(self.backend("build_wheel(sys.argv[1])")) as wheel:
+            names = set(wheel.namelist())
+            info = "nvmfr-0.1.0.dist-info"
+            self.assertLessEqual({"nvmfr/__init__.py", "nvmfr/py.typed", f"{info}/METADATA",
+                                  f"{info}/WHEEL", f"{info}/RECORD"}, names)
+            rows = list(csv.reader(wheel.read(f"{info}/RECORD").decode().splitlines()))
+            self.assertEqual({row[0] for row in rows}, names)
+            for name, digest, size in rows:
+                if name.endswith("RECORD"):
+                    continue
+                data = wheel.read(name)
+                want = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+                self.assertEqual((digest, size), ("sha256=" + want, str(len(data))))
+
+    @classmethod
+    def setUpClass(cls):
+        """A stock environment."""
+        cls.environment = tempfile.mkdtemp()
+        cls.addClassCleanup(shutil.rmtree, cls.environment)
+        try:
+            venv.create(cls.environment, with_pip=True)
+            cls.has_pip = True
+        except (subprocess.CalledProcessError, ImportError):
+            cls.has_pip = False
+
+    def install(self, *what):
+        if not self.has_pip:
+            self.skipTest("this Python makes no environment with pip (Debian: install python3-venv)")
+        python = os.path.join(self.environment, "bin", "python")
+        env = environment()
+        del env["PYTHONPATH"]
+        run(python, "-m", "pip", "install", "--no-index", "--disable-pip-version-check", *what, env=env)
+        where = run(python, "-c", USE, env=env, cwd=self.folder).strip()
+        run(python, "-m", "pip", "uninstall", "-y", "nvmfr", env=env)
+        return where
+
+    def test_pip_install(self):
+        self.assertTrue(self.install(ROOT).startswith(self.environment))
+
+    def test_pip_install_editable(self):
+        self.assertTrue(self.install("-e", ROOT).startswith(ROOT))
+
+    def test_pip_install_sdist(self):
+        sdist = self.backend("build_sdist(sys.argv[1])")
+        self.assertTrue(self.install(sdist).startswith(self.environment))
+
+    def test_types(self):
+        mypy = shutil.which("mypy")
+        if not mypy:
+            self.skipTest("mypy is not installed")
+        cache = ["--strict", "--cache-dir", self.folder]
+        self.assertIn("no issues", run(mypy, *cache, "-p", "nvmfr", cwd=ROOT))
+        for name in os.listdir(EXAMPLES):
+            if name.endswith(".py"):
+                run(mypy, *cache, os.path.join(EXAMPLES, name), env=dict(os.environ, MYPYPATH=ROOT))
+
+    @needs_numpy
+    def test_document(self):
+        """The code of doc/python.md, run as one program."""
+        with open(os.path.join(TOP, "doc", "python.md"), encoding="utf-8") as file:
+            blocks = re.findall(r"^```python\n(.*?)^```$", file.read(), re.DOTALL | re.MULTILINE)
+        self.assertEqual(len(blocks), 4)
+        code = ("import asyncio, numpy\nlbas, offsets = range(0, 256, 8), range(0, 32 * 4096, 4096)\n"
+                + "".join(blocks) + "with nvmfr.Host() as host, host.connect('nvmf+soft:?size=1M') as c:\n"
+                "    asyncio.run(main(c, host.alloc(256 * 512)))\nprint(taken, count)")
+        self.assertEqual(run(sys.executable, "-c", code, env=environment()).strip(), "32 32")
+
+    def test_example_batch(self):
+        path = os.path.join(EXAMPLES, "batch.py")
+        out = run(sys.executable, path, "nvmf+soft:?size=8M", "0.2", "24", env=environment())
+        self.assertRegex(out, r"[1-9]\d* reads of 4096 bytes a second, up to 24 at a time, 6 a call")
+
+    def test_example(self):
+        path = os.path.join(self.folder, "disk")
+        with open(path, "wb") as file:
+            file.write(b"0123456789abcdef" * 256)
+        out = run(sys.executable, EXAMPLE, f"nvmf+soft://{path}", "1", "2", env=environment())
+        self.assertIn("30 31 32 33", out)
+        self.assertIn("2 blocks of 512 bytes from LBA 1", out)
+        self.assertIn("bounced 0 bytes", out)
+
+    def test_example_mistakes(self):
+        done = subprocess.run([sys.executable, EXAMPLE, "nvmf+soft:///nowhere"], env=environment(),
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("nowhere", done.stderr)
+        self.assertNotIn("Traceback", done.stderr)

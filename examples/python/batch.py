@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""batch.py URI [SECONDS [DEPTH]]: random 4 KiB reads, many with one call, and how many a second.
+
+The arrays are made once; with numpy they are filled and looked at as a whole, without by a loop.
+"""
+import random
+import sys
+import time
+
+import nvmfr
+
+SIZE = 4096
+READS = 1 << 14  # filled before the clock runs, then submitted part by part, over and over
+
+
+def read_for(controller: nvmfr.Controller, seconds: float, depth: int) -> None:
+    namespace = controller.namespace()
+    blocks = SIZE // namespace.block_bytes
+    places = namespace.capacity_blocks // blocks
+    group = max(1, min(32, depth // 4))  # submitted at once
+    with controller.queue_pair(depth) as qpair, controller.host.alloc(depth * SIZE) as buffer:
+        batch = nvmfr.Batch(READS)
+        batch.fill(nvmfr.Op.READ, namespace.nsid,
+                   [random.randrange(places) * blocks for _ in range(READS)], blocks, buffer,
+                   [index % depth * SIZE for index in range(READS)])
+        done = nvmfr.Completions(depth)
+        count = in_flight = first = 0
+        start = time.monotonic()
+        while time.monotonic() - start < seconds:
+            while in_flight + group <= depth:
+                taken = qpair.submit(batch, min(group, READS - first), first)
+                first = (first + taken) % READS
+                in_flight += taken
+            got = qpair.poll(done)
+            done.check(got)
+            in_flight -= got
+            count += got
+        took = time.monotonic() - start
+        while in_flight:
+            in_flight -= qpair.wait(done, in_flight)
+    print(f"{count / took:.0f} reads of {SIZE} bytes a second, up to {depth} at a time, {group} a call")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit("usage: batch.py URI [SECONDS [DEPTH]]")
+    try:
+        with nvmfr.Host() as host, host.connect(sys.argv[1]) as connected:
+            read_for(connected, float((sys.argv[2:3] or ["5"])[0]), int((sys.argv[3:4] or ["128"])[0]))
+    except (nvmfr.Error, nvmfr.LibraryError) as why:
+        sys.exit(f"batch.py: {why}")
