@@ -244,6 +244,12 @@ static void issue_direct(struct nvmfr_qpair *qp, struct qparent *parent, uint32_
 	}
 }
 
+/* Whether the next command may need a list: for pieces of the caller's, or at the seam of two MRs. */
+static bool may_need_list(const struct nvmfr_qpair *qp, const struct qparent *parent)
+{
+	return qp->max_pieces > 1 && parent->op != NVMFR_OP_WRITE_ZEROES;
+}
+
 static void issue_from(struct nvmfr_qpair *qp, struct qparent *parent, uint32_t room)
 {
 	if (parent->sgl) {
@@ -251,7 +257,7 @@ static void issue_from(struct nvmfr_qpair *qp, struct qparent *parent, uint32_t 
 		return;
 	}
 	for (; room && parent->blocks_left; room--) {
-		if (parent->iov && qp->max_pieces > 1 && tail_taken(qp, qpair_seq(qp)))
+		if (may_need_list(qp, parent) && tail_taken(qp, qpair_seq(qp)))
 			break;
 		issue_gathered(qp, parent);
 	}

@@ -432,3 +432,35 @@ Test(queue_split, seams)
 		across_seams(offsets[i], 4, 8 * MIB);
 	}
 }
+
+/* A list at a seam has its place for itself, whether the caller's memory came in pieces or not. */
+Test(queue_split, lists_at_seams_wait_for_their_places)
+{
+	struct nvmfr_completion cpls[FAB_TAILS + 1];
+	struct nvmfr_buffer buf;
+	struct nvmfr_io io;
+	struct rig rig;
+
+	rig_up(&rig, &(struct rig_opts){ .depth = 5 * FAB_TAILS,
+					 .max_mr_bytes = 3 * MIB,
+					 .max_xfer_bytes = 8 * MIB,
+					 .max_descriptors = 4 });
+	buf = rig_buffer(&rig, RIG_ADDR, 9 * MIB, FAB_ACCESS_TARGET);
+	for (unsigned int i = 0; i <= FAB_TAILS; i++) {
+		io = (struct nvmfr_io){ .op = NVMFR_OP_READ,
+					.nsid = RIG_NS,
+					.nblocks = 4 * MIB / 512,
+					.buf = &buf,
+					.offset_bytes = i * 512 };
+		cr_assert_eq(nvmfr__qpair_submit(rig.qp, &io, 1), 1, "%s", nvmfr__err_get());
+	}
+	cr_expect_eq(rig.s->sent, FAB_TAILS, "the last one waits");
+	cr_expect_eq(decode_at(&rig, 0).count, 2u);
+	scripted_sends_signaled(rig.s);
+	cr_expect_eq(poll_all(&rig, cpls, 1), 0);
+	cr_expect_eq(rig.s->sent, FAB_TAILS + 1u);
+	scripted_answer_all(rig.s);
+	cr_expect_eq(poll_all(&rig, cpls, ARRAY_SIZE(cpls)), (int)FAB_TAILS + 1);
+	rig_unbuffer(&rig, &buf);
+	rig_down(&rig);
+}
