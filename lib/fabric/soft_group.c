@@ -27,6 +27,7 @@ int nvmfr__soft_group_create(struct fab *fab, const struct fab_group_params *par
 	if (!group)
 		return nvmfr__fail(-ENOMEM, "soft: no memory for a group");
 	nvmfr__fab_group_init(&group->base, &nvmfr__fab_soft);
+	group->base.alone = true;
 	group->epoll_fd = params->epoll_fd;
 	*out = &group->base;
 	return 0;

@@ -13,6 +13,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
+#include "queue/group.h"
 
 #define SECONDS 60
 #define KIB	UINT64_C(1024)
@@ -248,6 +249,38 @@ Test(queue_split, arm_says_poll_again_when_the_backlog_can_go_on)
 	cr_expect_eq(rig.s->outstanding, 8u);
 	scripted_answer_all(rig.s);
 	cr_expect_eq(poll_all(&rig, &cpl, 1), 1);
+	rig_down(&rig);
+}
+
+/* The same of a group's member that was armed by itself: then the group's poll is as good as its own. */
+Test(queue_split, the_group_s_poll_goes_on_with_a_backlog)
+{
+	struct fab_group_params params = { .service_fd = -1, .epoll_fd = -1, .max_endpoints = 1 };
+	struct nvmfr_completion cpl;
+	struct nvmfr_group *group;
+	_Atomic uint32_t word = 1;
+	struct nvmfr_io io;
+	struct rig rig;
+
+	rig_up(&rig, &(struct rig_opts){ .max_xfer_bytes = 512 });
+	group = nvmfr__group_new(&rig, &rig.tick, &params);
+	cr_assert_not_null(group);
+	group->word = &word;
+	nvmfr__group_join(group, rig.qp);
+	io = io_of(&rig, NVMFR_OP_READ, 0, 40, 1);
+	cr_assert_eq(nvmfr__qpair_submit(rig.qp, &io, 1), 1);
+	do {
+		scripted_answer_all(rig.s);
+		cr_assert_eq(poll_all(&rig, &cpl, 1), 0);
+	} while (rig.s->outstanding);
+	cr_expect_eq(rig.s->sent, 32u, "no position is free");
+	scripted_sends_signaled(rig.s);
+	cr_expect_eq(nvmfr__qpair_arm(rig.qp), 1);
+	cr_assert_eq(nvmfr__group_poll(group, &cpl, 1), 0);
+	cr_expect_eq(rig.s->outstanding, 8u);
+	nvmfr__group_leave(rig.qp);
+	rig.qp->group = NULL;
+	nvmfr__group_free(group);
 	rig_down(&rig);
 }
 
