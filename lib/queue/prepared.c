@@ -40,19 +40,6 @@ static bool build(const struct nvmfr_qpair *qp, const struct nvmfr_io *io, struc
 	return true;
 }
 
-static int check_pieces(const struct nvmfr_qpair *qp, const struct nvmfr_io *io)
-{
-	if (!(io->flags & NVMFR_IO_VEC))
-		return 0;
-	if (!io->iov || !io->niov)
-		return nvmfr__fail(-EINVAL, "NVMFR_IO_VEC with an empty iov");
-	for (uint64_t i = 0; i < io->niov; i++)
-		if (!io->iov[i].buf || io->iov[i].buf->host != qp->host)
-			return nvmfr__fail(-EINVAL, "iov[%llu]: buf is NULL or another host's",
-					   (unsigned long long)i);
-	return 0;
-}
-
 static int build_all(struct nvmfr_prepared *list)
 {
 	const struct ns_entry *ns;
@@ -60,8 +47,8 @@ static int build_all(struct nvmfr_prepared *list)
 	for (uint32_t i = 0; i < list->n; i++) {
 		int err = nvmfr__qpair_check(list->qp, &list->ios[i], &ns);
 
-		if (!err)
-			err = check_pieces(list->qp, &list->ios[i]);
+		if (!err && ns)
+			err = nvmfr__split_check(list->qp, &list->ios[i], ns);
 		if (err)
 			return nvmfr__fail_wrap(err, "I/O %u of the list", i);
 		list->cmds[i].built = build(list->qp, &list->ios[i], &list->cmds[i]);

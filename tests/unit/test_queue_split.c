@@ -399,6 +399,23 @@ Test(queue_split, last_answers_finish_it, .timeout = SECONDS)
 	rig_down(&rig);
 }
 
+/* Where no data moves the library has no business with what may stand in buf. */
+Test(queue_split, zeroes_do_not_look_at_a_buffer)
+{
+	struct nvmfr_completion cpl;
+	struct nvmfr_io io;
+	struct rig rig;
+
+	rig_up(&rig, &(struct rig_opts){ .zeroes_bytes = 4096 });
+	io = io_of(&rig, NVMFR_OP_WRITE_ZEROES, 0, 9, 1);
+	io.buf = (void *)UINTPTR_MAX;
+	cr_assert_eq(nvmfr__qpair_submit(rig.qp, &io, 1), 1, "%s", nvmfr__err_get());
+	cr_expect_eq(rig.s->sent, 2u);
+	scripted_answer_all(rig.s);
+	cr_expect_eq(poll_all(&rig, &cpl, 1), 1);
+	rig_down(&rig);
+}
+
 /* ---- memory in several MRs ------------------------------------------------------------------- */
 
 /* Each descriptor lies in the MR of its key, together they are the I/O's bytes in order. */
