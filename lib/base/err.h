@@ -2,6 +2,8 @@
 #ifndef NVMFR_BASE_ERR_H
 #define NVMFR_BASE_ERR_H
 
+#include <errno.h>
+
 #define NVMFR__ERR_BYTES 512
 
 /*
@@ -20,5 +22,12 @@ const char *nvmfr__err_get(void); /* never NULL, "" when there is none */
 void nvmfr__err_clear(void);
 
 const char *nvmfr__strerror(int err); /* errno or -errno, never NULL */
+
+/* pthread_create()'s error as -errno. It says EAGAIN where memory or the limit of threads is short; from
+ * here that would say: still at work. */
+static inline int nvmfr__thread_error(int err)
+{
+	return err == EAGAIN ? -ENOMEM : -err;
+}
 
 #endif

@@ -70,7 +70,7 @@ static int start(struct nvmfr_host *host, struct fab_dev *dev)
 	err = pthread_create(&r->thread, NULL, registrar_main, host);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (err)
-		return nvmfr__fail(-err, "no thread to register buffers: %s", nvmfr__strerror(err));
+		return nvmfr__fail(nvmfr__thread_error(err), "no thread to register buffers: %s", nvmfr__strerror(err));
 	r->running = true;
 	return -EAGAIN;
 }

@@ -70,7 +70,7 @@ static int start_thread(struct resolve *r)
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (err) {
 		atomic_store(&r->owners, 1);
-		return nvmfr__fail(-err, "no thread to look '%s' up: %s", r->host,
+		return nvmfr__fail(nvmfr__thread_error(err), "no thread to look '%s' up: %s", r->host,
 				   nvmfr__strerror(err));
 	}
 	pthread_detach(thread);

@@ -202,7 +202,7 @@ static int start_thread(struct nvmfr_host *host)
 	err = pthread_create(&host->thread, NULL, service_main, host);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	host->running = !err;
-	return err ? nvmfr__fail(err == EAGAIN ? -ENOMEM : -err, "the service thread cannot be started: %s",
+	return err ? nvmfr__fail(nvmfr__thread_error(err), "the service thread cannot be started: %s",
 				 nvmfr__strerror(err))
 		   : 0;
 }

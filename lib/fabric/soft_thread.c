@@ -11,7 +11,7 @@
 #define NS_PER_S UINT64_C(1000000000)
 
 enum {
-	IDLE_PASSES = 2000,       /* before it sleeps: some tens of microseconds */
+	IDLE_PASSES = 2000, /* before it sleeps: some tens of microseconds */
 	VIRTUAL_NAP_NS = 1000000, /* virtual time moves without telling: it looks again */
 };
 
@@ -119,7 +119,7 @@ int nvmfr__soft_thread_start(struct nvmfr_soft_target *target)
 
 	if (err) {
 		target->threaded = false;
-		return nvmfr__fail(-err, "soft target '%s': thread: %s", target->name,
+		return nvmfr__fail(nvmfr__thread_error(err), "soft target '%s': thread: %s", target->name,
 				   nvmfr__strerror(err));
 	}
 	return 0;

@@ -3,6 +3,7 @@
 #include "flow.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -590,6 +591,34 @@ Test(group, fork_leaves_it_to_the_parent)
 	cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "child: %x", (unsigned int)status);
 	take_all(&s, &(struct flow_outcome){ .n = 0 }, MANY);
 	works(&s, MANY, 4);
+	scene_down(&s);
+}
+
+/* A child has copies of all descriptors: one of a member that is gone shall not keep its group awake. */
+Test(group, a_forked_child_keeps_nobody_awake)
+{
+	struct nvmfr_completion done[MANY];
+	struct pollfd fd = { .events = POLLIN };
+	struct scene s;
+	pid_t pid;
+
+	scene_up(&s);
+	pid = fork();
+	if (pid == 0) {
+		alarm(60);
+		pause();
+		_exit(0);
+	}
+	for (unsigned int q = 0; q < QPAIRS / 2; q++) {
+		nvmfr_qpair_destroy(s.qps[q]);
+		s.qps[q] = NULL;
+	}
+	while (nvmfr_group_arm(s.group))
+		cr_assert_eq(nvmfr_group_poll(s.group, done, MANY), 0);
+	fd.fd = nvmfr_group_fd(s.group);
+	cr_expect_eq(poll(&fd, 1, 100), 0, "nothing is there");
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
 	scene_down(&s);
 }
 
