@@ -106,7 +106,7 @@ static uint64_t choose_blocks(uint8_t op)
 
 static struct nvmfr_io propose(uint32_t id)
 {
-	static const uint8_t ops[] = { NVMFR_OP_READ,  NVMFR_OP_WRITE, NVMFR_OP_READ,
+	static const uint8_t ops[] = { NVMFR_OP_READ, NVMFR_OP_WRITE, NVMFR_OP_READ,
 				       NVMFR_OP_WRITE, NVMFR_OP_FLUSH, NVMFR_OP_WRITE_ZEROES };
 	struct promise *p = &m.promises[id];
 	struct nvmfr_io io = { .nsid = RIG_NS };

@@ -472,7 +472,7 @@ static void across_seams(uint64_t offset, uint32_t max_descriptors, uint64_t max
 
 Test(queue_split, seams)
 {
-	static const uint64_t offsets[] = { 0,		 1,	      511,	   2 * MIB - 3,
+	static const uint64_t offsets[] = { 0, 1, 511, 2 * MIB - 3,
 					    2 * MIB + 5, 3 * MIB - 1, 6 * MIB + 77 };
 
 	for (size_t i = 0; i < ARRAY_SIZE(offsets); i++) {
