@@ -63,12 +63,17 @@ static void detach_all(struct nvmfr_host *host, struct nvmfr_buffer *buf)
 	}
 }
 
-static void free_buffer(struct nvmfr_buffer *buf)
+static void free_memory(struct nvmfr_buffer *buf)
 {
 	if (buf->flags & BUFFER_OWNED)
 		munmap(buf->map, buf->map_bytes);
 	if (buf->dmabuf_fd >= 0)
 		close(buf->dmabuf_fd);
+}
+
+static void free_buffer(struct nvmfr_buffer *buf)
+{
+	free_memory(buf);
 	free(buf);
 }
 
@@ -216,6 +221,16 @@ static bool in_flight(struct nvmfr_host *host, const struct nvmfr_buffer *buf)
 	return found;
 }
 
+static void unlist(struct nvmfr_host *host, struct nvmfr_buffer *buf)
+{
+	pthread_mutex_lock(&host->buffers_lock);
+	detach_all(host, buf);
+	*buf->prev = buf->next;
+	if (buf->next)
+		buf->next->prev = buf->prev;
+	pthread_mutex_unlock(&host->buffers_lock);
+}
+
 int nvmfr_buffer_release(struct nvmfr_buffer *buf)
 {
 	struct nvmfr_host *host;
@@ -234,12 +249,17 @@ int nvmfr_buffer_release(struct nvmfr_buffer *buf)
 			-EBUSY,
 			"a command in flight or a prepared list names this buffer: poll for"
 			" the completion, or release the list first");
-	pthread_mutex_lock(&host->buffers_lock);
-	detach_all(host, buf);
-	*buf->prev = buf->next;
-	if (buf->next)
-		buf->next->prev = buf->prev;
-	pthread_mutex_unlock(&host->buffers_lock);
+	unlist(host, buf);
 	free_buffer(buf);
 	return 0;
+}
+
+void nvmfr__buffer_end(struct nvmfr_host *host, struct nvmfr_buffer *buf)
+{
+	unlist(host, buf);
+	free_memory(buf);
+	buf->host = NULL;
+	/* Prepared lists that are left, too, name it still: the last one frees it. */
+	if (!atomic_load_explicit(&buf->in_use, memory_order_relaxed))
+		free(buf);
 }

@@ -26,4 +26,7 @@ static inline int check_info(const void *info, size_t size, const char *what)
 	return 0;
 }
 
+/* buffer.c: of a host that ends, with no queue pair left. */
+void nvmfr__buffer_end(struct nvmfr_host *host, struct nvmfr_buffer *buf);
+
 #endif

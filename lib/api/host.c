@@ -195,8 +195,7 @@ static void release_left(struct nvmfr_host *host)
 		nvmfr__log(&host->log, NVMFR_LOG_ERROR,
 			   "the host ends and a buffer of %llu bytes was not released",
 			   (unsigned long long)host->buffers->len);
-		if (nvmfr_buffer_release(host->buffers))
-			break;
+		nvmfr__buffer_end(host, host->buffers);
 	}
 	while (host->soft_targets)
 		nvmfr_soft_target_destroy(host->soft_targets);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/thread.h"
 
+#include <errno.h>
 #include <signal.h>
 
 int nvmfr__thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg)
@@ -13,5 +14,5 @@ int nvmfr__thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg)
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	err = pthread_create(thread, NULL, run, arg);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return -err;
+	return err == EAGAIN ? -ENOMEM : -err;
 }

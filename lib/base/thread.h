@@ -6,7 +6,8 @@
 
 /*
  * A thread of the library's. It takes no signal: those are the application's own threads' business.
- * 0, or pthread_create()'s errno, negative.
+ * 0, or pthread_create()'s errno, negative; too many threads (its EAGAIN) is -ENOMEM, since nothing of
+ * ours will be otherwise if the caller tries again.
  */
 int nvmfr__thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg);
 

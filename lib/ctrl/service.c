@@ -197,7 +197,7 @@ static int start_thread(struct nvmfr_host *host)
 
 	err = nvmfr__thread_start(&host->thread, service_main, host);
 	host->running = !err;
-	return err ? nvmfr__fail(err == -EAGAIN ? -ENOMEM : err, "the service thread cannot be started: %s",
+	return err ? nvmfr__fail(err, "the service thread cannot be started: %s",
 				 nvmfr__strerror(err))
 		   : 0;
 }

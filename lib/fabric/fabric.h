@@ -145,6 +145,7 @@ struct fab_group {
 	const struct fab_ops *ops;
 	struct fab_ep *ready, **ready_tail;
 	bool more; /* the last pump that named no endpoint left something */
+	bool alone; /* poll() of an endpoint finds nothing of the others */
 };
 
 static inline void fab_group_add_ready(struct fab_group *group, struct fab_ep *ep)

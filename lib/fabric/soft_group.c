@@ -27,6 +27,7 @@ int nvmfr__soft_group_create(struct fab *fab, const struct fab_group_params *par
 	if (!group)
 		return nvmfr__fail(-ENOMEM, "soft: no memory for a group");
 	nvmfr__fab_group_init(&group->base, &nvmfr__fab_soft);
+	group->base.alone = true;
 	group->epoll_fd = params->epoll_fd;
 	*out = &group->base;
 	return 0;
@@ -57,6 +58,8 @@ int nvmfr__soft_group_adopt(struct fab_ep *base, void *member)
 
 void nvmfr__soft_group_disown(struct soft_ep *ep)
 {
+	/* To close it would do, but for a forked child that has it, too. */
+	epoll_ctl(to_group(ep->ep.group)->epoll_fd, EPOLL_CTL_DEL, ep->timer_fd, NULL);
 	*ep->group_prev = ep->group_next;
 	if (ep->group_next)
 		ep->group_next->group_prev = ep->group_prev;

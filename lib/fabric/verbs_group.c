@@ -349,18 +349,22 @@ static __attribute__((noinline, cold)) void take_stray(struct verbs_group *group
 static __attribute__((noinline, cold)) void pump_failed(struct verbs_group *group,
 							const struct verbs_cq *shared)
 {
+	bool news = false;
+
 	pthread_mutex_lock(group->params.lock);
 	for (uint32_t i = 0; i < group->slot_count; i++) {
 		struct verbs_ep *ep = group->slots[i].ep;
 
 		if (!ep || ep->shared != shared || ep->sticky)
 			continue;
+		news = true;
 		ep->sticky = FAB_POLL_BAD;
 		snprintf(ep->base.error, sizeof(ep->base.error), "%s: device %s cannot be polled",
 			 ep->base.peer, ep->base.dev->name);
 		nvmfr__verbs_group_failed(ep);
 	}
-	wake_service(group);
+	if (news)
+		wake_service(group);
 	pthread_mutex_unlock(group->params.lock);
 }
 

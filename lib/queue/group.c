@@ -139,20 +139,38 @@ void nvmfr__group_leave(struct nvmfr_qpair *qp)
 	qp->again = false;
 }
 
+/* What has arrived, into the mail. */
+static void pump_fab(struct fab_group *fab)
+{
+	struct fab_ep *found;
+
+	do {
+		found = fab->ops->group_pump(fab);
+		if (found)
+			fab_group_add_ready(fab, found);
+	} while (!found && fab->more);
+}
+
 /*
  * Who is asked again queues behind all who have something now: with an array that is always too small
- * each has its turn all the same.
+ * each has its turn all the same. One that is always busy would keep a poll from a look at those whom its
+ * own polls do not find: they are looked for here.
  */
 void nvmfr__group_ask_again(struct nvmfr_qpair *qp)
 {
 	struct nvmfr_group *group = qp->group;
-	bool more = qp->chores.ready || qp->chores.held || (qp->ep && qp->ep->mail);
+	bool more = qp->chores.ready || qp->chores.held || qp->chores.backlog || (qp->ep && qp->ep->mail);
 
 	if (!more && qp->state < LINK_LOST)
 		return;
-	for (unsigned int i = 0; i < group->fab_count; i++)
-		while (group->fabs[i]->ready)
-			add_again(group, fab_group_take_ready(group->fabs[i])->member);
+	for (unsigned int i = 0; i < group->fab_count; i++) {
+		struct fab_group *fab = group->fabs[i];
+
+		if (fab->alone || !qp->ep || qp->ep->group != fab)
+			pump_fab(fab);
+		while (fab->ready)
+			add_again(group, fab_group_take_ready(fab)->member);
+	}
 	add_again(group, qp);
 }
 
@@ -260,18 +278,6 @@ int nvmfr__group_poll(struct nvmfr_group *group, struct nvmfr_completion *out, u
 void nvmfr__group_tick(struct nvmfr_group *group)
 {
 	nvmfr__word_step((_Atomic uint32_t *)group->word);
-}
-
-/* What has arrived, into the mail. */
-static void pump_fab(struct fab_group *fab)
-{
-	struct fab_ep *found;
-
-	do {
-		found = fab->ops->group_pump(fab);
-		if (found)
-			fab_group_add_ready(fab, found);
-	} while (!found && fab->more);
 }
 
 void nvmfr__group_pump(struct nvmfr_group *group)

@@ -40,19 +40,6 @@ static bool build(const struct nvmfr_qpair *qp, const struct nvmfr_io *io, struc
 	return true;
 }
 
-static int check_pieces(const struct nvmfr_qpair *qp, const struct nvmfr_io *io)
-{
-	if (!(io->flags & NVMFR_IO_VEC))
-		return 0;
-	if (!io->iov || !io->niov)
-		return nvmfr__fail(-EINVAL, "NVMFR_IO_VEC with an empty iov");
-	for (uint64_t i = 0; i < io->niov; i++)
-		if (!io->iov[i].buf || io->iov[i].buf->host != qp->host)
-			return nvmfr__fail(-EINVAL, "iov[%llu]: buf is NULL or another host's",
-					   (unsigned long long)i);
-	return 0;
-}
-
 static int build_all(struct nvmfr_prepared *list)
 {
 	const struct ns_entry *ns;
@@ -60,8 +47,8 @@ static int build_all(struct nvmfr_prepared *list)
 	for (uint32_t i = 0; i < list->n; i++) {
 		int err = nvmfr__qpair_check(list->qp, &list->ios[i], &ns);
 
-		if (!err)
-			err = check_pieces(list->qp, &list->ios[i]);
+		if (!err && ns)
+			err = nvmfr__split_check(list->qp, &list->ios[i], ns);
 		if (err)
 			return nvmfr__fail_wrap(err, "I/O %u of the list", i);
 		list->cmds[i].built = build(list->qp, &list->ios[i], &list->cmds[i]);
@@ -70,14 +57,28 @@ static int build_all(struct nvmfr_prepared *list)
 	return 0;
 }
 
+static void take_hold(struct nvmfr_buffer *buf)
+{
+	atomic_fetch_add_explicit(&buf->in_use, 1, memory_order_relaxed);
+}
+
+/* Of a host that ended first nothing but this is left of it. */
+static void let_go(struct nvmfr_buffer *buf)
+{
+	bool last = atomic_fetch_sub_explicit(&buf->in_use, 1, memory_order_relaxed) == 1;
+
+	if (last && !buf->host)
+		free(buf);
+}
+
 /* Each buffer of an I/O, once a piece. Its release waits for that of the list. */
-static void mark(const struct nvmfr_io *io, uint32_t by)
+static void each_buffer(const struct nvmfr_io *io, void (*what)(struct nvmfr_buffer *buf))
 {
 	if (io->flags & NVMFR_IO_VEC) {
 		for (uint64_t i = 0; i < io->niov; i++)
-			atomic_fetch_add_explicit(&io->iov[i].buf->in_use, by, memory_order_relaxed);
+			what(io->iov[i].buf);
 	} else if (moves_data(io)) {
-		atomic_fetch_add_explicit(&io->buf->in_use, by, memory_order_relaxed);
+		what(io->buf);
 	}
 }
 
@@ -116,7 +117,7 @@ int nvmfr__prepare(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, unsigned 
 		return err;
 	}
 	for (uint32_t i = 0; i < n; i++)
-		mark(&list->ios[i], 1);
+		each_buffer(&list->ios[i], take_hold);
 	*out = list;
 	return 0;
 }
@@ -126,7 +127,7 @@ void nvmfr__prepared_free(struct nvmfr_prepared *list)
 	if (!list)
 		return;
 	for (uint32_t i = 0; i < list->n; i++)
-		mark(&list->ios[i], UINT32_MAX);
+		each_buffer(&list->ios[i], let_go);
 	free(list->cmds);
 	free(list->ios);
 	free(list);

@@ -420,6 +420,10 @@ int nvmfr__qpair_check(struct nvmfr_qpair *qp, const struct nvmfr_io *io, const 
 
 /* ---- split.c: I/Os of several commands ---------------------------------------------------- */
 
+/* What nvmfr__qpair_check() leaves out: the bytes' number, and the pieces of a vectored I/O. */
+int nvmfr__split_check(const struct nvmfr_qpair *qp, const struct nvmfr_io *io,
+		       const struct ns_entry *ns);
+
 /* Accepts an I/O that one plain command cannot carry. 0, or an error and no effect. */
 int nvmfr__split_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *io, const struct ns_entry *ns);
 

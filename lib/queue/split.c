@@ -19,6 +19,8 @@ static const struct nvmfr_iov *present(const struct cursor *at)
 static void cursor_init(struct cursor *at, const struct nvmfr_io *io, uint64_t bytes)
 {
 	*at = (struct cursor){ .left = 1 };
+	if (io->op == NVMFR_OP_WRITE_ZEROES)
+		return;
 	if (io->flags & NVMFR_IO_VEC) {
 		at->iov = io->iov;
 		at->left = io->niov;
@@ -123,13 +125,35 @@ static int check_piece(const struct nvmfr_qpair *qp, const struct nvmfr_io *io, 
 	return 0;
 }
 
+static struct qparent parent_of(const struct nvmfr_io *io, const struct ns_entry *ns)
+{
+	struct qparent parent = {
+		.user_data = io->user_data,
+		.lba = io->lba,
+		.blocks_left = io->nblocks,
+		.fail_lba = UINT64_MAX,
+		.nsid = io->nsid,
+		.op = io->op,
+		.shift = (uint8_t)ns->shift,
+		.fua = io->flags & NVMFR_IO_FUA,
+		.busy = true,
+	};
+
+	if (io->flags & NVMFR_IO_VEC) {
+		parent.iov = io->iov;
+		parent.niov = io->niov;
+	}
+	cursor_init(&parent.at, io, io->nblocks << ns->shift);
+	return parent;
+}
+
 /* Every piece, their sum, and that each block fits the descriptors of one command. */
 static int check_pieces(const struct nvmfr_qpair *qp, const struct nvmfr_io *io,
-			const struct ns_entry *ns, const struct qparent *parent)
+			const struct ns_entry *ns)
 {
 	uint64_t want = io->nblocks << ns->shift, total = 0;
+	struct qparent trial = parent_of(io, ns);
 	struct piece pieces[FAB_MAX_DESCRIPTORS];
-	struct qparent trial = *parent;
 	uint32_t n;
 	int err = io->niov && io->iov ? 0 : nvmfr__fail(-EINVAL, "NVMFR_IO_VEC with an empty iov");
 
@@ -160,6 +184,15 @@ static int check_pieces(const struct nvmfr_qpair *qp, const struct nvmfr_io *io,
 		trial.blocks_left -= bytes >> ns->shift;
 	}
 	return 0;
+}
+
+int nvmfr__split_check(const struct nvmfr_qpair *qp, const struct nvmfr_io *io,
+		       const struct ns_entry *ns)
+{
+	if (io->nblocks > UINT64_MAX >> ns->shift)
+		return nvmfr__fail(-ERANGE, "%" PRIu64 " blocks are more bytes than 64 bits count",
+				   io->nblocks);
+	return io->flags & NVMFR_IO_VEC ? check_pieces(qp, io, ns) : 0;
 }
 
 /* The descriptor or list of descriptors for n pieces; for none, as Write Zeroes has it, an
@@ -244,6 +277,12 @@ static void issue_direct(struct nvmfr_qpair *qp, struct qparent *parent, uint32_
 	}
 }
 
+/* Whether the next command may need a list: for pieces of the caller's, or at the seam of two MRs. */
+static bool may_need_list(const struct nvmfr_qpair *qp, const struct qparent *parent)
+{
+	return qp->max_pieces > 1 && parent->op != NVMFR_OP_WRITE_ZEROES;
+}
+
 static void issue_from(struct nvmfr_qpair *qp, struct qparent *parent, uint32_t room)
 {
 	if (parent->sgl) {
@@ -251,7 +290,7 @@ static void issue_from(struct nvmfr_qpair *qp, struct qparent *parent, uint32_t 
 		return;
 	}
 	for (; room && parent->blocks_left; room--) {
-		if (parent->iov && qp->max_pieces > 1 && tail_taken(qp, qpair_seq(qp)))
+		if (may_need_list(qp, parent) && tail_taken(qp, qpair_seq(qp)))
 			break;
 		issue_gathered(qp, parent);
 	}
@@ -300,37 +339,17 @@ int nvmfr__split_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *io,
 			const struct ns_entry *ns)
 {
 	struct qparent *parent = qp->parent_free;
-	struct qparent fresh = {
-		.user_data = io->user_data,
-		.lba = io->lba,
-		.blocks_left = io->nblocks,
-		.fail_lba = UINT64_MAX,
-		.nsid = io->nsid,
-		.op = io->op,
-		.shift = (uint8_t)ns->shift,
-		.fua = io->flags & NVMFR_IO_FUA,
-		.busy = true,
-	};
-	int err = 0;
+	int err;
 
 	if (!parent)
 		return nvmfr__qpair_full(qp);
-	if (io->nblocks > UINT64_MAX >> ns->shift)
-		return nvmfr__fail(-ERANGE, "%" PRIu64 " blocks are more bytes than 64 bits count",
-				   io->nblocks);
-	if (io->flags & NVMFR_IO_VEC) {
-		fresh.iov = io->iov;
-		fresh.niov = io->niov;
-	}
-	cursor_init(&fresh.at, io, io->nblocks << ns->shift);
-	if (!(io->flags & NVMFR_IO_VEC) && io->op != NVMFR_OP_WRITE_ZEROES)
-		set_direct(qp, &fresh, io);
-	if (io->flags & NVMFR_IO_VEC)
-		err = check_pieces(qp, io, ns, &fresh);
+	err = nvmfr__split_check(qp, io, ns);
 	if (err)
 		return err;
 	qp->parent_free = parent->next;
-	*parent = fresh;
+	*parent = parent_of(io, ns);
+	if (!(io->flags & NVMFR_IO_VEC) && io->op != NVMFR_OP_WRITE_ZEROES)
+		set_direct(qp, parent, io);
 	mark_buffers(parent, 1);
 	set_backlog(qp, parent);
 	nvmfr__split_issue(qp);

@@ -3,6 +3,7 @@
 #include "flow.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -198,25 +199,38 @@ Test(group, a_group_of_one_and_an_empty_one)
 	flow_down(&f);
 }
 
-/* A busy one, whose completions are submitted again at once, and a caller with room for one. */
+/* One that is busy all the time, an array that it fills alone, and another one with one I/O. */
+static void is_heard(struct scene *s, unsigned int other, unsigned int max)
+{
+	struct nvmfr_completion done[PER_QPAIR];
+	bool heard = false;
+
+	start_one(s, NVMFR_OP_READ, other, 0);
+	for (unsigned int polls = 0; !heard; polls++) {
+		int n = nvmfr_group_poll(s->group, done, max);
+
+		cr_assert_lt(polls, 100, "arrays of %u: the busy one is all that is served", max);
+		cr_assert_gt(n, 0);
+		for (int i = 0; i < n; i++) {
+			if (done[i].qpair_data == other)
+				heard = true;
+			else
+				start_one(s, NVMFR_OP_READ, 3, (unsigned int)done[i].user_data % PER_QPAIR);
+		}
+	}
+}
+
 Test(group, nobody_starves)
 {
-	struct nvmfr_completion done;
 	struct scene s;
-	unsigned int polls = 0;
 
 	scene_up(&s);
 	for (unsigned int i = 0; i < PER_QPAIR; i++)
-		start_one(&s, NVMFR_OP_READ, 0, i);
-	start_one(&s, NVMFR_OP_READ, QPAIRS - 1, 0);
-	for (;; polls++) {
-		cr_assert_lt(polls, 100, "the busy one is all that is served");
-		cr_assert_eq(nvmfr_group_poll(s.group, &done, 1), 1);
-		if (done.qpair_data)
-			break;
-		start_one(&s, NVMFR_OP_READ, 0, (unsigned int)done.user_data);
+		start_one(&s, NVMFR_OP_READ, 3, i);
+	for (unsigned int max = 1; max <= PER_QPAIR; max++) {
+		is_heard(&s, 0, max);
+		is_heard(&s, QPAIRS - 1, max);
 	}
-	cr_expect_eq(done.qpair_data, QPAIRS - 1);
 	scene_down(&s);
 }
 
@@ -577,6 +591,34 @@ Test(group, fork_leaves_it_to_the_parent)
 	cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "child: %x", (unsigned int)status);
 	take_all(&s, &(struct flow_outcome){ .n = 0 }, MANY);
 	works(&s, MANY, 4);
+	scene_down(&s);
+}
+
+/* A child has copies of all descriptors: one of a member that is gone shall not keep its group awake. */
+Test(group, a_forked_child_keeps_nobody_awake)
+{
+	struct nvmfr_completion done[MANY];
+	struct pollfd fd = { .events = POLLIN };
+	struct scene s;
+	pid_t pid;
+
+	scene_up(&s);
+	pid = fork();
+	if (pid == 0) {
+		alarm(60);
+		pause();
+		_exit(0);
+	}
+	for (unsigned int q = 0; q < QPAIRS / 2; q++) {
+		nvmfr_qpair_destroy(s.qps[q]);
+		s.qps[q] = NULL;
+	}
+	while (nvmfr_group_arm(s.group))
+		cr_assert_eq(nvmfr_group_poll(s.group, done, MANY), 0);
+	fd.fd = nvmfr_group_fd(s.group);
+	cr_expect_eq(poll(&fd, 1, 100), 0, "nothing is there");
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
 	scene_down(&s);
 }
 

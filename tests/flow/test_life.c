@@ -255,6 +255,25 @@ Test(life, host_ends_with_all_left_behind)
 	host_ends_first(&f);
 }
 
+/* A list of prepared I/Os holds its buffer: that one is no reason to leave others, or its registration. */
+Test(life, host_ends_with_a_prepared_list)
+{
+	struct nvmfr_prepared *list;
+	struct nvmfr_buffer *buf;
+	struct nvmfr_io io;
+	struct flow f;
+
+	flow_up(&f, NULL);
+	flow_alloc(&f, 4096);
+	buf = flow_alloc(&f, 4096);
+	flow_connect(&f);
+	io = flow_io(&f, NVMFR_OP_READ, 0, 8, buf, 0);
+	cr_assert_eq(nvmfr_prepare(f.qp, &io, 1, &list), 0, "%s", nvmfr_last_error());
+	cr_expect_eq(nvmfr_buffer_release(buf), -EBUSY);
+	host_ends_first(&f);
+	nvmfr_prepared_release(list);
+}
+
 Test(life, host_with_a_thread_ends_with_all_left_behind)
 {
 	struct nvmfr_soft_opts opts = flow_soft_opts();

@@ -106,7 +106,7 @@ static uint64_t choose_blocks(uint8_t op)
 
 static struct nvmfr_io propose(uint32_t id)
 {
-	static const uint8_t ops[] = { NVMFR_OP_READ,  NVMFR_OP_WRITE, NVMFR_OP_READ,
+	static const uint8_t ops[] = { NVMFR_OP_READ, NVMFR_OP_WRITE, NVMFR_OP_READ,
 				       NVMFR_OP_WRITE, NVMFR_OP_FLUSH, NVMFR_OP_WRITE_ZEROES };
 	struct promise *p = &m.promises[id];
 	struct nvmfr_io io = { .nsid = RIG_NS };
@@ -373,10 +373,18 @@ static void choose_opts(void)
 	};
 }
 
+/* Sequence numbers have 32 bits: this connection has sent so much already that they soon begin anew. */
+static void near_the_wrap(struct nvmfr_qpair *qp)
+{
+	qp->lap = qp->done_seq = 0u - pick(20) * qp->send_positions;
+}
+
 static void episode(void)
 {
 	choose_opts();
 	rig_up(&m.rig, &m.opts);
+	if (pick(2))
+		near_the_wrap(m.rig.qp);
 	m.seen = m.flush_first = m.flush_last = 0;
 	m.liar = false;
 	for (uint32_t i = 0; i < EPISODE && m.accepted < ENOUGH; i++)

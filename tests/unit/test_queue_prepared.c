@@ -196,6 +196,12 @@ Test(queue_prepared, holds_its_buffers)
 	ios[4].nblocks = 1;
 	cr_expect_eq(nvmfr__prepare(rig.qp, ios, N, &list), -EINVAL);
 	cr_expect(strstr(nvmfr__err_get(), "I/O 5 of the list: iov[1]") != NULL, "%s", nvmfr__err_get());
+	iov[1] = (struct nvmfr_iov){ &rig.buf, 4096, 525 };
+	cr_expect_eq(nvmfr__prepare(rig.qp, ios, N, &list), -EINVAL);
+	cr_expect(strstr(nvmfr__err_get(), "I/O 5 of the list: the iov's lengths") != NULL, "%s", nvmfr__err_get());
+	iov[1] = (struct nvmfr_iov){ &rig.buf, rig.buf.len - 523, 524 };
+	cr_expect_eq(nvmfr__prepare(rig.qp, ios, N, &list), -ERANGE);
+	cr_expect_eq(rig.buf.in_use, 0u);
 	rig_down(&rig);
 }
 

@@ -13,6 +13,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
+#include "queue/group.h"
 
 #define SECONDS 60
 #define KIB	UINT64_C(1024)
@@ -251,6 +252,38 @@ Test(queue_split, arm_says_poll_again_when_the_backlog_can_go_on)
 	rig_down(&rig);
 }
 
+/* The same of a group's member that was armed by itself: then the group's poll is as good as its own. */
+Test(queue_split, the_group_s_poll_goes_on_with_a_backlog)
+{
+	struct fab_group_params params = { .service_fd = -1, .epoll_fd = -1, .max_endpoints = 1 };
+	struct nvmfr_completion cpl;
+	struct nvmfr_group *group;
+	_Atomic uint32_t word = 1;
+	struct nvmfr_io io;
+	struct rig rig;
+
+	rig_up(&rig, &(struct rig_opts){ .max_xfer_bytes = 512 });
+	group = nvmfr__group_new(&rig, &rig.tick, &params);
+	cr_assert_not_null(group);
+	group->word = &word;
+	nvmfr__group_join(group, rig.qp);
+	io = io_of(&rig, NVMFR_OP_READ, 0, 40, 1);
+	cr_assert_eq(nvmfr__qpair_submit(rig.qp, &io, 1), 1);
+	do {
+		scripted_answer_all(rig.s);
+		cr_assert_eq(poll_all(&rig, &cpl, 1), 0);
+	} while (rig.s->outstanding);
+	cr_expect_eq(rig.s->sent, 32u, "no position is free");
+	scripted_sends_signaled(rig.s);
+	cr_expect_eq(nvmfr__qpair_arm(rig.qp), 1);
+	cr_assert_eq(nvmfr__group_poll(group, &cpl, 1), 0);
+	cr_expect_eq(rig.s->outstanding, 8u);
+	nvmfr__group_leave(rig.qp);
+	rig.qp->group = NULL;
+	nvmfr__group_free(group);
+	rig_down(&rig);
+}
+
 /* ---- failures -------------------------------------------------------------------------------- */
 
 /*
@@ -366,6 +399,23 @@ Test(queue_split, last_answers_finish_it, .timeout = SECONDS)
 	rig_down(&rig);
 }
 
+/* Where no data moves the library has no business with what may stand in buf. */
+Test(queue_split, zeroes_do_not_look_at_a_buffer)
+{
+	struct nvmfr_completion cpl;
+	struct nvmfr_io io;
+	struct rig rig;
+
+	rig_up(&rig, &(struct rig_opts){ .zeroes_bytes = 4096 });
+	io = io_of(&rig, NVMFR_OP_WRITE_ZEROES, 0, 9, 1);
+	io.buf = (void *)UINTPTR_MAX;
+	cr_assert_eq(nvmfr__qpair_submit(rig.qp, &io, 1), 1, "%s", nvmfr__err_get());
+	cr_expect_eq(rig.s->sent, 2u);
+	scripted_answer_all(rig.s);
+	cr_expect_eq(poll_all(&rig, &cpl, 1), 1);
+	rig_down(&rig);
+}
+
 /* ---- memory in several MRs ------------------------------------------------------------------- */
 
 /* Each descriptor lies in the MR of its key, together they are the I/O's bytes in order. */
@@ -422,7 +472,7 @@ static void across_seams(uint64_t offset, uint32_t max_descriptors, uint64_t max
 
 Test(queue_split, seams)
 {
-	static const uint64_t offsets[] = { 0,		 1,	      511,	   2 * MIB - 3,
+	static const uint64_t offsets[] = { 0, 1, 511, 2 * MIB - 3,
 					    2 * MIB + 5, 3 * MIB - 1, 6 * MIB + 77 };
 
 	for (size_t i = 0; i < ARRAY_SIZE(offsets); i++) {
@@ -431,4 +481,36 @@ Test(queue_split, seams)
 		across_seams(offsets[i], 1, 8 * MIB);
 		across_seams(offsets[i], 4, 8 * MIB);
 	}
+}
+
+/* A list at a seam has its place for itself, whether the caller's memory came in pieces or not. */
+Test(queue_split, lists_at_seams_wait_for_their_places)
+{
+	struct nvmfr_completion cpls[FAB_TAILS + 1];
+	struct nvmfr_buffer buf;
+	struct nvmfr_io io;
+	struct rig rig;
+
+	rig_up(&rig, &(struct rig_opts){ .depth = 5 * FAB_TAILS,
+					 .max_mr_bytes = 3 * MIB,
+					 .max_xfer_bytes = 8 * MIB,
+					 .max_descriptors = 4 });
+	buf = rig_buffer(&rig, RIG_ADDR, 9 * MIB, FAB_ACCESS_TARGET);
+	for (unsigned int i = 0; i <= FAB_TAILS; i++) {
+		io = (struct nvmfr_io){ .op = NVMFR_OP_READ,
+					.nsid = RIG_NS,
+					.nblocks = 4 * MIB / 512,
+					.buf = &buf,
+					.offset_bytes = i * 512 };
+		cr_assert_eq(nvmfr__qpair_submit(rig.qp, &io, 1), 1, "%s", nvmfr__err_get());
+	}
+	cr_expect_eq(rig.s->sent, FAB_TAILS, "the last one waits");
+	cr_expect_eq(decode_at(&rig, 0).count, 2u);
+	scripted_sends_signaled(rig.s);
+	cr_expect_eq(poll_all(&rig, cpls, 1), 0);
+	cr_expect_eq(rig.s->sent, FAB_TAILS + 1u);
+	scripted_answer_all(rig.s);
+	cr_expect_eq(poll_all(&rig, cpls, ARRAY_SIZE(cpls)), (int)FAB_TAILS + 1);
+	rig_unbuffer(&rig, &buf);
+	rig_down(&rig);
 }

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Names and numbers of the address in a URI. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "testing.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <time.h>
 
 #include "base/err.h"
@@ -112,4 +116,21 @@ Test(resolve, many_at_once)
 		started("localhost", &rs[i]);
 	for (size_t i = 0; i < ARRAY_SIZE(rs); i++)
 		cr_expect_eq(outcome(&rs[i], &addr), 1, "%s", nvmfr__err_get());
+}
+
+/* -EAGAIN would say that it is still at work. */
+Test(resolve, no_thread_is_no_memory)
+{
+	pthread_attr_t usual, huge;
+	struct resolve *r;
+
+	cr_assert_eq(pthread_getattr_default_np(&usual), 0);
+	cr_assert_eq(pthread_getattr_default_np(&huge), 0);
+	cr_assert_eq(pthread_attr_setstacksize(&huge, (size_t)1 << 46), 0);
+	cr_assert_eq(pthread_setattr_default_np(&huge), 0);
+	cr_expect_eq(nvmfr__resolve_start("localhost", "4420", &r), -ENOMEM, "%s", nvmfr__err_get());
+	cr_expect_null(r);
+	cr_assert_eq(pthread_setattr_default_np(&usual), 0);
+	pthread_attr_destroy(&usual);
+	pthread_attr_destroy(&huge);
 }

@@ -261,11 +261,13 @@ Test(verbs_group, a_cq_that_cannot_be_polled_fails_all, .timeout = 60)
 	poll_cq = ctx->ops.poll_cq;
 	ctx->ops.poll_cq = poll_nothing;
 	cr_expect_null(rig.group->ops->group_pump(rig.group));
+	cr_expect(service_rung(&rig));
+	cr_expect_null(rig.group->ops->group_pump(rig.group));
+	cr_expect(!service_rung(&rig), "it knows");
 	ctx->ops.poll_cq = poll_cq;
 	cr_expect(rig.group->ready == a);
 	cr_expect(a->ops->poll(a) & FAB_POLL_BAD);
 	cr_expect_not_null(strstr(a->error, "cannot be polled"), "%s", a->error);
-	cr_expect(service_rung(&rig));
 	cr_expect(b->ops->poll(b) & FAB_POLL_BAD);
 	end(a);
 	end(b);
