@@ -263,7 +263,7 @@ Test(verbs_group, a_cq_that_cannot_be_polled_fails_all, .timeout = 60)
 	cr_expect_null(rig.group->ops->group_pump(rig.group));
 	cr_expect(service_rung(&rig));
 	cr_expect_null(rig.group->ops->group_pump(rig.group));
-	cr_expect_not(service_rung(&rig), "it knows");
+	cr_expect(!service_rung(&rig), "it knows");
 	ctx->ops.poll_cq = poll_cq;
 	cr_expect(rig.group->ready == a);
 	cr_expect(a->ops->poll(a) & FAB_POLL_BAD);
