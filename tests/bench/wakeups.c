@@ -6,10 +6,10 @@
  *
  * -j: before the first poll up to so many nanoseconds go by, another number in each round, so that
  * the response comes now before the poll, now between poll and arm, now between arm and sleep. -w: by
- * nvmfr_wait() instead of poll, arm, sleep. -g: by a group of so many queue pairs, each in its turn; it is
- * made for one, so that they have several completion queues. Without -r the target is an embedded one with a thread of its
- * own, with -l that late. Nothing else ends a sleep: no keep-alive, no I/O timeout. Prints how often it
- * slept; exit status 1 when a sleep lasted HANG_MS.
+ * nvmfr_wait() instead of poll, arm, sleep. -g: by a group of so many queue pairs, each in its turn;
+ * it is made for one, so that they have several completion queues. Without -r the target is an
+ * embedded one with a thread of its own, with -l that late. Nothing else ends a sleep: no keep-alive,
+ * no I/O timeout. Prints how often it slept; exit status 1 when a sleep lasted HANG_MS.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
