@@ -127,6 +127,7 @@ def _end_hosts() -> None:
     for host in list(_live):
         try:
             host.end(0)
+            host.sweep()
         except BusyError:
             pass  # a daemon thread is in a call: the system ends both
 
@@ -186,6 +187,8 @@ class Host(Closing):
     def __init__(self, hostnqn: Optional[str] = None, *, hostid: Optional[bytes] = None,
                  log: Optional[LogFunction] = None, log_level: LogLevel = LogLevel.WARN,
                  manual: bool = False) -> None:
+        for ended in list(_live):
+            ended.sweep()  # a tensor's end is seen only by looking
         opts = _abi.HostOpts()
         lib().nvmfr_host_opts_init(ctypes.byref(opts), ctypes.sizeof(opts))
         if hostnqn is not None:
