@@ -39,7 +39,8 @@ def read_for(controller: nvmfr.Controller, seconds: float, depth: int) -> None:
         took = time.monotonic() - start
         while in_flight:
             in_flight -= qpair.wait(done, in_flight)
-    print(f"{count / took:.0f} reads of {SIZE} bytes a second, up to {depth} at a time, {group} a call")
+    print(f"{count / took:.0f} reads of {SIZE} bytes a second,",
+          f"up to {depth} at a time, {group} a call")
 
 
 if __name__ == "__main__":
@@ -47,6 +48,7 @@ if __name__ == "__main__":
         sys.exit("usage: batch.py URI [SECONDS [DEPTH]]")
     try:
         with nvmfr.Host() as host, host.connect(sys.argv[1]) as connected:
-            read_for(connected, float((sys.argv[2:3] or ["5"])[0]), int((sys.argv[3:4] or ["128"])[0]))
+            seconds, depth = sys.argv[2:4] + ["5", "128"][len(sys.argv) - 2:]
+            read_for(connected, float(seconds), int(depth))
     except (nvmfr.Error, nvmfr.LibraryError) as why:
         sys.exit(f"batch.py: {why}")

@@ -52,9 +52,10 @@ def read(path):
 
 
 def write_wheel(folder, contents):
-    """Writes a wheel with those contents (name: bytes) and what each wheel has. Returns its name."""
+    """Writes a wheel of those contents (name: bytes) and what each wheel has. Returns its name."""
     info = info_folder()
-    contents = {**contents, f"{info}/METADATA": metadata().encode(), f"{info}/WHEEL": WHEEL.encode()}
+    contents = {**contents, f"{info}/METADATA": metadata().encode(),
+                f"{info}/WHEEL": WHEEL.encode()}
     record = ""
     for name, data in contents.items():
         digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
@@ -97,7 +98,7 @@ def build_sdist(sdist_directory, config_settings=None):
     """PEP 517."""
     base = f"{PACKAGE}-{project_field('version')}"
     name = f"{base}.tar.gz"
-    with tarfile.open(os.path.join(sdist_directory, name), "w:gz", format=tarfile.PAX_FORMAT) as file:
+    with tarfile.open(os.path.join(sdist_directory, name), "w:gz") as file:
         for path in ["pyproject.toml", *tree(PACKAGE), *tree("backend")]:
             file.add(os.path.join(ROOT, path), f"{base}/{path}")
         info = tarfile.TarInfo(f"{base}/PKG-INFO")

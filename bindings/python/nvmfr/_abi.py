@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The C interface as ctypes sees it: constants, structs, prototypes. Compared with the headers by a test."""
+"""The C interface as ctypes sees it: constants, structs, prototypes; a test compares them with C."""
 from __future__ import annotations
 
 import ctypes
@@ -213,7 +213,7 @@ STRUCTS: Dict[str, Type[ctypes.Structure]] = {
     "nvmfr_soft_ns_opts": SoftNsOpts, "nvmfr_soft_fault": SoftFault,
     "nvmfr_soft_counters": SoftCounters,
 }
-ENUMS: Dict[str, Tuple[str, Type[enum.IntEnum]]] = {  # the enumerators' prefix in C, their class here
+ENUMS: Dict[str, Tuple[str, Type[enum.IntEnum]]] = {  # prefix in C, class here
     "nvmfr_log_level": ("NVMFR_LOG_", LogLevel),
     "nvmfr_host_flags": ("NVMFR_HOST_", HostFlag),  # type: ignore[dict-item]
     "nvmfr_access": ("NVMFR_ACCESS_", Access),  # type: ignore[dict-item]

@@ -63,14 +63,15 @@ def memory_of(obj: Any) -> Any:
 
 class BufferHandle(Handle):
     """A registration, and what must live as long as it does."""
-    __slots__ = ("host", "exporter", "allocated", "memory", "address", "size", "released", "batches", "prepared")
+    __slots__ = ("host", "exporter", "allocated", "memory", "address", "size", "released",
+                 "batches", "prepared")
 
     def __init__(self, host: "HostHandle", pointer: int, exporter: Any, allocated: bool) -> None:
         super().__init__("this buffer", pointer)
         self.host = host
         self.exporter = exporter  # a ctypes array over memory that is not the library's
         self.allocated = allocated
-        self.memory: Optional["weakref.ref[Any]"] = None  # of the library's memory, while it is seen
+        self.memory: Optional["weakref.ref[Any]"] = None  # the library's, while it is seen
         self.address: int = lib().nvmfr_buffer_addr(pointer) or 0
         self.size: int = lib().nvmfr_buffer_size(pointer)
         self.released = False
@@ -272,8 +273,8 @@ def _cuda_range_fd(address: int, size_bytes: int) -> int:
                        ctypes.c_uint64]
     result = export(ctypes.byref(fd), address, size_bytes, 1, 0)
     if result:
-        raise UnsupportedError(errno.EOPNOTSUPP, f"CUDA error {result} at the export of {size_bytes} "
-                               "bytes as a dma-buf: the device, its driver or this kind of "
+        raise UnsupportedError(errno.EOPNOTSUPP, f"CUDA error {result} at the export of "
+                               f"{size_bytes} bytes as a dma-buf: the device, its driver or this kind of "
                                "allocation cannot do that")
     return fd.value
 

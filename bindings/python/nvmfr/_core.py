@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Handles: a C pointer with who may use it. What must never happen is a call on memory that is gone."""
+"""Handles: a C pointer with who may use it. No call may meet memory that is gone."""
 from __future__ import annotations
 
 import errno
@@ -27,8 +27,8 @@ def inherited(then: int) -> bool:
 
 
 class Handle:
-    """A C object. `with handle as pointer:` for each call, from any number of threads; take(), before
-    its release, is refused meanwhile."""
+    """A C object. `with handle as pointer:` for each call, from any number of threads; take(),
+    before its release, is refused meanwhile."""
     __slots__ = ("what", "pointer", "generation", "_guard", "_users", "__weakref__")
 
     def __init__(self, what: str, pointer: Optional[int]) -> None:
@@ -56,9 +56,9 @@ class Handle:
         return self._users > 0
 
     def take(self) -> Optional[int]:
-        """The pointer, for its release: nobody can use it from here on. None: it is gone already."""
+        """The pointer, for its release: nobody can use it from here on. None: gone already."""
         if self.generation != generation:
-            # The parent's: its memory here is a copy, and what it stands for is the parent's to end.
+            # The parent's: memory here is a copy, and what it stands for is the parent's to end.
             self.pointer = None
             return None
         return self._take()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Exceptions by errno, each with the library's sentence and, where there is one, the NVMe status."""
+"""Exceptions by errno, with the library's sentence and, where there is one, the NVMe status."""
 from __future__ import annotations
 
 import errno

@@ -88,7 +88,7 @@ class HostHandle(Handle):
             raise self.busy("is in a call of another thread")
         for controller in self.controllers:
             if controller.anything_in_use():
-                raise self.busy("has a controller or queue pair that is in a call of another thread")
+                raise self.busy("has a controller or queue pair in a call of another thread")
 
     def end(self, timeout_ms: int) -> None:
         """Ends queue pairs, groups, controllers, targets, buffers, then the host."""
@@ -127,6 +127,7 @@ def _end_hosts() -> None:
     for host in list(_live):
         try:
             host.end(0)
+            host.sweep()
         except BusyError:
             pass  # a daemon thread is in a call: the system ends both
 
@@ -186,6 +187,8 @@ class Host(Closing):
     def __init__(self, hostnqn: Optional[str] = None, *, hostid: Optional[bytes] = None,
                  log: Optional[LogFunction] = None, log_level: LogLevel = LogLevel.WARN,
                  manual: bool = False) -> None:
+        for ended in list(_live):
+            ended.sweep()  # a tensor's end is seen only by looking
         opts = _abi.HostOpts()
         lib().nvmfr_host_opts_init(ctypes.byref(opts), ctypes.sizeof(opts))
         if hostnqn is not None:
@@ -225,8 +228,8 @@ class Host(Closing):
         return self._kept(_buffer.alloc(self._open(), size_bytes, numa_node))
 
     def register(self, obj: Any, access: int = Access.BOTH) -> Buffer:
-        """A buffer over the memory of obj: a bytearray, mmap, array, numpy array, CPU tensor, ctypes
-        object, or anything else with a writable, contiguous buffer. Nothing is copied.
+        """A buffer over the memory of obj: a bytearray, mmap, array, numpy array, CPU tensor,
+        ctypes object, or anything else with a writable, contiguous buffer. Nothing is copied.
 
         Raises NoMemoryError at the memlock limit, UnsupportedError for a tensor of another device.
         """
@@ -239,8 +242,8 @@ class Host(Closing):
             _buffer.register_dmabuf(self._open(), fd, offset_bytes, size_bytes, int(access)))
 
     def register_cuda(self, tensor: Any, access: int = Access.BOTH) -> Buffer:
-        """A buffer over a contiguous CUDA tensor, by way of a dma-buf. Raises UnsupportedError where
-        the driver, the device or the NIC cannot."""
+        """A buffer over a contiguous CUDA tensor, by way of a dma-buf. Raises UnsupportedError
+        where the driver, the device or the NIC cannot."""
         return self._kept(_buffer.register_cuda(self._open(), tensor, int(access)))
 
     def _kept(self, buffer: Buffer) -> Buffer:
@@ -389,7 +392,7 @@ class Controller(Closing):
 
     @property
     def info(self) -> _abi.CtrlInfo:
-        """What is known: model, serial, subnqn, max_xfer_bytes, max_queue_depth, ... (nvmfr_ctrl_info)."""
+        """What is known: model, serial, subnqn, max_xfer_bytes, max_queue_depth, ..."""
         info = _abi.CtrlInfo(size=ctypes.sizeof(_abi.CtrlInfo))
         with self._handle as pointer:
             check(lib().nvmfr_ctrl_info(pointer, ctypes.byref(info)))
@@ -426,8 +429,8 @@ class Controller(Closing):
         return info
 
     def namespace(self, nsid: int = 0, qpair: Optional[QueuePair] = None) -> "Namespace":
-        """A namespace for simple reads and writes; 0: the first. Without qpair it makes a queue pair
-        of its own at the first, and any thread may call it, one after the other."""
+        """A namespace for simple reads and writes; 0: the first. Without qpair it makes a queue
+        pair of its own at the first, and any thread may call it, one after the other."""
         return Namespace(self, nsid or self.first_nsid(), qpair)
 
     def queue_pair(self, depth: int = 128, *, group: Optional[Group] = None, wait: bool = True,
@@ -465,7 +468,7 @@ class Controller(Closing):
         return AsyncQueue(self.queue_pair(depth, **options))
 
     def close(self, timeout_ms: int = 1000) -> None:
-        """Ends its queue pairs and the association: orderly within timeout_ms, abruptly after it."""
+        """Ends its queue pairs and the association: orderly within timeout_ms, else abruptly."""
         if self._handle.anything_in_use() and not inherited(self._handle.generation):
             raise self._handle.busy("or a queue pair of it is in a call of another thread")
         self._handle.end(timeout_ms)
@@ -531,12 +534,12 @@ class Namespace:
         return data
 
     def readinto(self, target: Any, lba: int, timeout: Optional[float] = None) -> int:
-        """Fills target, a Buffer or any writable buffer of whole blocks, from lba on. Returns bytes."""
+        """Fills target, a Buffer or a writable buffer of whole blocks, from lba on. Returns bytes."""
         return self._move(Op.READ, target, lba, 0, timeout)
 
     def write(self, source: Any, lba: int, fua: bool = False,
               timeout: Optional[float] = None) -> int:
-        """Writes whole blocks from lba on. Read-only sources (bytes) are copied first. Returns bytes.
+        """Writes whole blocks from lba on. Read-only sources (bytes) are copied. Returns bytes.
 
         fua: durable at completion, past any volatile cache.
         """
@@ -573,7 +576,9 @@ class Namespace:
         return size_bytes
 
     def _buffer(self, memory: Any, access: int) -> Buffer:
-        return memory if isinstance(memory, Buffer) else self.controller.host.register(memory, access)
+        if isinstance(memory, Buffer):
+            return memory
+        return self.controller.host.register(memory, access)
 
     @staticmethod
     def _let_go(buffer: Buffer, memory: Any) -> None:

@@ -47,7 +47,7 @@ _DONE_FIELDS = ["user_data", "qpair_data", "result", "status", "flags", "cqe_res
 def _as_array(entries: Any, names: List[str]) -> Any:
     numpy = _numpy()
     if numpy is None:
-        raise ImportError("numpy is not installed: use entries, the ctypes array of the same memory")
+        raise ImportError("numpy is not installed: use entries, a ctypes array of the same memory")
     # By way of bytes: numpy does not take a ctypes struct's own description of a union.
     raw = memoryview(entries).cast("B")
     return numpy.frombuffer(raw, dtype=_structured(entries._type_, names))
@@ -97,8 +97,8 @@ class Completions:
 
 
 class Pieces:
-    """Pieces of memory for vectored I/O (nvmfr_iov). They must stay as they are until the completion;
-    the queue pair keeps them alive."""
+    """Pieces of memory for vectored I/O (nvmfr_iov). They must stay as they are until the
+    completion; the queue pair keeps them alive."""
 
     def __init__(self, count: int) -> None:
         if count < 1:
@@ -322,8 +322,8 @@ class QpairHandle(OwnedHandle):
 
 
 class QueuePair(_Poller):
-    """An I/O queue pair; belongs to one thread at a time, and a call from a second raises BusyError.
-    Made by Controller.queue_pair()."""
+    """An I/O queue pair; belongs to one thread at a time, and a call from a second raises
+    BusyError. Made by Controller.queue_pair()."""
 
     def __init__(self, controller: "Controller", handle: QpairHandle) -> None:
         self.controller = controller
@@ -408,13 +408,13 @@ class QueuePair(_Poller):
 
     def read(self, buffer: Buffer, lba: int, nblocks: int, *, nsid: int = 0, offset_bytes: int = 0,
              user_data: int = 0) -> None:
-        """Submits one read of nblocks from lba on into buffer. Raises RoomError if there is no room.
+        """Submits one read of nblocks from lba on into buffer. Raises RoomError without room.
         nsid 0: the first namespace. For many, use a Batch."""
         self._one(lib().nvmfr_read, buffer, lba, nblocks, nsid, offset_bytes, user_data)
 
     def write(self, buffer: Buffer, lba: int, nblocks: int, *, nsid: int = 0, offset_bytes: int = 0,
               user_data: int = 0) -> None:
-        """Submits one write of nblocks from buffer to lba on; the bytes must not change meanwhile."""
+        """Submits one write of nblocks from buffer to lba on; the bytes may not change meanwhile."""
         self._one(lib().nvmfr_write, buffer, lba, nblocks, nsid, offset_bytes, user_data)
 
     def _one(self, function: Any, buffer: Buffer, lba: int, nblocks: int, nsid: int,
@@ -482,8 +482,8 @@ class PreparedHandle(Handle):
 
 
 class Prepared(Closing):
-    """I/Os that are checked and built once and posted often. Made by QueuePair.prepare(). Its buffers
-    cannot be released before it is closed."""
+    """I/Os that are checked and built once and posted often. Made by QueuePair.prepare(). Its
+    buffers cannot be released before it is closed."""
 
     def __init__(self, qpair: QueuePair, handle: PreparedHandle, count: int) -> None:
         self._qpair = qpair
@@ -531,8 +531,8 @@ class GroupHandle(OwnedHandle):
 
 
 class Group(_Poller):
-    """Queue pairs of one thread, of any controllers of one host, polled together; completions tell by
-    qpair_data whose they are. Made by Host.group()."""
+    """Queue pairs of one thread, of any controllers of one host, polled together; completions tell
+    by qpair_data whose they are. Made by Host.group()."""
 
     def __init__(self, host: "Host", handle: GroupHandle) -> None:
         self.host = host

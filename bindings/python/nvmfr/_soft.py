@@ -52,8 +52,8 @@ class SoftTarget(Closing):
         return f"nvmf+soft://{self.name}"
 
     def add_namespace(self, **options: Any) -> int:
-        """Adds a namespace; options are fields of nvmfr_soft_ns_opts: size_bytes, block_bytes, path,
-        nsid, flags. Returns its ID."""
+        """Adds a namespace; options are fields of nvmfr_soft_ns_opts: size_bytes, block_bytes,
+        path, nsid, flags. Returns its ID."""
         from ._host import set_options
         opts = _abi.SoftNsOpts()
         lib().nvmfr_soft_ns_opts_init(ctypes.byref(opts), ctypes.sizeof(opts))
@@ -67,7 +67,7 @@ class SoftTarget(Closing):
             check(lib().nvmfr_soft_ns_remove(pointer, nsid))
 
     def add_fault(self, kind: int, **options: Any) -> None:
-        """Plants a fault; options are fields of nvmfr_soft_fault: qid, opcode, skip, count, value."""
+        """Plants a fault; options are fields of nvmfr_soft_fault: qid, opcode, count, value, ..."""
         from ._host import set_options
         fault = _abi.SoftFault()
         lib().nvmfr_soft_fault_init(ctypes.byref(fault), ctypes.sizeof(fault))

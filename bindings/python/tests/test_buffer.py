@@ -256,9 +256,11 @@ class Views(SoftCase):
         gc.collect()
         self.buffer.release()
         self.assertEqual(len(self.host._handle.buffers), 1)
+        self.host.close()
+        self.assertFalse(self.host._handle.closed)
         delete()
-        self.host._handle.sweep()
-        self.assertEqual(len(self.host._handle.buffers), 0)
+        nvmfr.Host().close()  # looks after those that ended
+        self.assertTrue(self.host._handle.closed)
 
     def test_dlpack_never_taken(self):
         capsule = self.buffer.__dlpack__()
