@@ -479,6 +479,71 @@ NVMFR_API int nvmfr_ns_info(const struct nvmfr_ctrl *ctrl, uint32_t nsid, struct
  */
 NVMFR_API int nvmfr_disconnect(struct nvmfr_ctrl *ctrl, int timeout_ms);
 
+/* ---- events ----------------------------------------------------------------------------------- */
+
+/** What happened. */
+enum nvmfr_event_type {
+	NVMFR_EVENT_STATE = 1,         /**< a controller is live or lost; value: enum nvmfr_state, result: as nvmfr_ctrl_wait() */
+	NVMFR_EVENT_NS_ADDED,          /**< nsid can be used now */
+	NVMFR_EVENT_NS_REMOVED,        /**< nsid is not active any more: submits to it answer -ENOENT */
+	NVMFR_EVENT_NS_CHANGED,        /**< nsid is another now; value: enum nvmfr_ns_change */
+	NVMFR_EVENT_ANA_CHANGED,       /**< an ANA state; value: the ANA log's change count, 0: it could not be read */
+	NVMFR_EVENT_DISCOVERY_CHANGED, /**< the discovery log; value: its generation counter, 0: it could not be read */
+	NVMFR_EVENT_ERROR,             /**< passed on: aer_type, aer_info, log_page */
+	NVMFR_EVENT_HEALTH,            /**< passed on: a critical warning, aer_info tells which */
+	NVMFR_EVENT_FIRMWARE,          /**< passed on: firmware is being activated, the controller pauses */
+	NVMFR_EVENT_VENDOR,            /**< passed on: the vendor's own */
+	NVMFR_EVENT_OTHER,             /**< passed on: any other asynchronous event */
+	NVMFR_EVENT_OVERFLOW           /**< nobody fetched them: value events were lost here. ctrl is NULL */
+};
+
+/** What is another with a namespace; NVMFR_EVENT_NS_CHANGED without any: nothing that nvmfr_ns_info() tells. */
+enum nvmfr_ns_change {
+	NVMFR_NS_CHANGE_SIZE = 1,     /**< its capacity */
+	NVMFR_NS_CHANGE_FORMAT = 2,   /**< block size or metadata */
+	NVMFR_NS_CHANGE_IDENTITY = 4, /**< NGUID, UUID or EUI-64: it is not the same namespace */
+	NVMFR_NS_CHANGE_PROTECTION = 8 /**< write protection */
+};
+
+/** One event; a fixed size, for arrays. */
+struct nvmfr_event {
+	struct nvmfr_ctrl *ctrl; /**< whose; NULL: the host's */
+	uint32_t type;           /**< enum nvmfr_event_type; expect others of later versions */
+	uint32_t nsid;           /**< of NVMFR_EVENT_NS_*; else 0 */
+	uint64_t value;          /**< see the type; passed on: the completion's dword 1 */
+	int32_t result;          /**< see the type; else 0 */
+	uint8_t aer_type;        /**< passed on: Asynchronous Event Type as it came */
+	uint8_t aer_info;        /**< passed on: Asynchronous Event Information */
+	uint8_t log_page;        /**< passed on: Log Page Identifier. The controller tells no more of that kind until it is read */
+	uint8_t reserved;        /**< zero */
+};
+
+/**
+ * Fetches events of all controllers of a host, oldest first, without waiting. The queue holds 256; what does
+ * not fit is lost, and NVMFR_EVENT_OVERFLOW stands in its place: look at states and namespaces anew then.
+ * Each event is fetched once, by whoever comes first. After nvmfr_disconnect() none of that controller comes.
+ * With NVMFR_HOST_MANUAL they arise in nvmfr_host_poll() and in functions that wait.
+ *
+ * @param host  the host
+ * @param out   room for max
+ * @param max   1 or more
+ *
+ * Threads: any.
+ * Returns: how many, 0: none is there; -EINVAL; -EOWNERDEAD in a forked child.
+ */
+NVMFR_API int nvmfr_host_events(struct nvmfr_host *host, struct nvmfr_event *out, unsigned int max);
+
+/**
+ * A descriptor that is readable as long as there are events (epoll, poll, select).
+ *
+ * @param host  the host
+ *
+ * Threads: any.
+ * Returns: the descriptor, owned by the host; -EINVAL host is NULL; -EOWNERDEAD in a forked child; -EMFILE or
+ * another errno of a descriptor that could not be had.
+ */
+NVMFR_API int nvmfr_host_event_fd(struct nvmfr_host *host);
+
 /* ---- queue pair ------------------------------------------------------------------------------- */
 
 /** Options of a queue pair. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "ctrl/notice.h"
 #include "ctrl/nsscan.h"
 #include "ctrl/soft_lookup.h"
 
@@ -101,6 +102,7 @@ void nvmfr__ctrl_forget(struct nvmfr_ctrl *ctrl)
 void nvmfr__ctrl_free(struct nvmfr_ctrl *ctrl)
 {
 	unlink_ctrl(ctrl);
+	nvmfr__events_forget(&ctrl->host->events, ctrl);
 	nvmfr__resolve_end(&ctrl->resolve);
 	nvmfr__admin_close(ctrl);
 	nvmfr__soft_let_go(ctrl);
@@ -123,6 +125,7 @@ void nvmfr__ctrl_lose(struct nvmfr_ctrl *ctrl, int err, const char *fmt, ...)
 	ctrl->err = was_live ? -ENOTCONN : err;
 	ctrl->steps = NULL;
 	ctrl->shut_down = true;
+	nvmfr__event_state(ctrl);
 	nvmfr__log(&ctrl->host->log, NVMFR_LOG_ERROR, "%s%s", was_live ? "association lost: " : "",
 		   ctrl->sentence);
 	nvmfr__resolve_end(&ctrl->resolve);
@@ -195,7 +198,9 @@ uint64_t nvmfr__ctrl_pass(struct nvmfr_ctrl *ctrl)
 	bool ending = ctrl->shut_down;
 	uint64_t due = nvmfr__admin_pass(ctrl);
 
+	nvmfr__notice_start(ctrl);
 	due = nvmfr__min_u64(due, nvmfr__sequence_pass(ctrl));
+	due = nvmfr__min_u64(due, nvmfr__notice_due(ctrl));
 	due = nvmfr__min_u64(due, nvmfr__ioqueue_pass(ctrl));
 	due = nvmfr__min_u64(due, nvmfr__admin_arm(ctrl));
 	if (ctrl->state != before || ctrl->shut_down != ending)
@@ -205,8 +210,13 @@ uint64_t nvmfr__ctrl_pass(struct nvmfr_ctrl *ctrl)
 
 void nvmfr__ctrl_shut_down(struct nvmfr_ctrl *ctrl, uint64_t deadline_ns)
 {
-	if (ctrl->state != NVMFR_STATE_LIVE || ctrl->steps) {
+	if (ctrl->state != NVMFR_STATE_LIVE || (ctrl->steps && !ctrl->working)) {
 		ctrl->shut_down = true;
+		return;
+	}
+	/* What is out of a work's commands is answered first: its answer would be taken for another's. */
+	if (ctrl->steps) {
+		ctrl->end_ns = deadline_ns;
 		return;
 	}
 	nvmfr__sequence_start(ctrl, nvmfr__shutdown_steps, nvmfr__shutdown_step_count, deadline_ns);
