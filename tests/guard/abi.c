@@ -124,6 +124,17 @@
 	FIELD(nvmfr_completion, flags, 22)							\
 	FIELD(nvmfr_completion, cqe_result, 24)							\
 												\
+	SIZE(nvmfr_event, 32)									\
+	FIELD(nvmfr_event, ctrl, 0)								\
+	FIELD(nvmfr_event, type, 8)								\
+	FIELD(nvmfr_event, nsid, 12)								\
+	FIELD(nvmfr_event, value, 16)								\
+	FIELD(nvmfr_event, result, 24)								\
+	FIELD(nvmfr_event, aer_type, 28)							\
+	FIELD(nvmfr_event, aer_info, 29)							\
+	FIELD(nvmfr_event, log_page, 30)							\
+	FIELD(nvmfr_event, reserved, 31)							\
+												\
 	SIZE(nvmfr_soft_opts, 80)								\
 	FIELD(nvmfr_soft_opts, size, 0)								\
 	FIELD(nvmfr_soft_opts, subnqn, 8)							\
