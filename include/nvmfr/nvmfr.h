@@ -47,6 +47,8 @@ struct nvmfr_prepared;
 struct nvmfr_group;
 /** Registered memory, good for every controller of its host. */
 struct nvmfr_buffer;
+/** What discovery controllers told. */
+struct nvmfr_discovery;
 
 /* ---- library ---------------------------------------------------------------------------------- */
 
@@ -543,6 +545,115 @@ NVMFR_API int nvmfr_host_events(struct nvmfr_host *host, struct nvmfr_event *out
  * another errno of a descriptor that could not be had.
  */
 NVMFR_API int nvmfr_host_event_fd(struct nvmfr_host *host);
+
+/* ---- discovery -------------------------------------------------------------------------------- */
+
+/** Flags of nvmfr_discover(). */
+enum nvmfr_discover_flags {
+	NVMFR_DISCOVER_PERSISTENT = 1,  /**< stays connected: NVMFR_EVENT_DISCOVERY_CHANGED comes when the log changes */
+	NVMFR_DISCOVER_NO_REFERRALS = 2 /**< reads the one log; referrals stay records */
+};
+
+/** A record of a discovery log. Values as on the wire (NVMe over Fabrics, Discovery Log Page Entry). */
+struct nvmfr_discovery_record {
+	size_t size;       /**< sizeof this struct, set by the caller */
+	uint8_t trtype;    /**< 1 RDMA, 2 FC, 3 TCP, 254 this host (embedded targets) */
+	uint8_t adrfam;    /**< 1 IPv4, 2 IPv6, 3 InfiniBand, 4 FC, 254 this host */
+	uint8_t subtype;   /**< 1 a referral to another discovery controller, 2 an NVM subsystem, 3 the discovery subsystem itself */
+	uint8_t treq;      /**< transport requirements */
+	uint16_t portid;   /**< the subsystem's port */
+	uint16_t cntlid;   /**< controller ID; FFFFh: any */
+	uint16_t asqsz;    /**< entries of the admin queue */
+	uint16_t eflags;   /**< entry flags */
+	uint32_t log;      /**< whose log it is of: 0 the one asked, then those referred to */
+	char traddr[257];  /**< address, terminated, blanks stripped */
+	char trsvcid[33];  /**< port, terminated, blanks stripped */
+	char subnqn[224];  /**< NQN of the subsystem */
+	char uri[542];     /**< for nvmfr_ctrl_opts.uri; "": this library cannot connect there */
+};
+
+/** What was read. */
+struct nvmfr_discovery_info {
+	size_t size;         /**< sizeof this struct, set by the caller */
+	uint64_t generation; /**< generation counter of the log asked for */
+	uint64_t left_out;   /**< records beyond 16384, which were not read */
+	uint32_t records;    /**< for nvmfr_discovery_get() */
+	uint32_t logs;       /**< read: one, and those referred to */
+	uint32_t skipped;    /**< bad records that were left out; the log has the reasons of the first ones */
+	uint32_t unreached;  /**< referrals that could not be followed; the log has the reasons */
+};
+
+/**
+ * Asks a discovery controller what there is, and waits for it. All records are of one generation of their log. Referrals
+ * are followed (up to 63 other logs, each place once; what is in several logs is told once); what is bad in a log or
+ * cannot be reached is left out and counted. With NVMFR_HOST_MANUAL it drives the host meanwhile.
+ *
+ * @param host   the host
+ * @param opts   the controller. A URI may lack the subsystem (`nvmf+rdma://ADDRESS[:PORT]`), subnqn may be NULL: it is the
+ *               discovery subsystem then. kato_ms is used with NVMFR_DISCOVER_PERSISTENT only
+ * @param flags  enum nvmfr_discover_flags
+ * @param out    receives what was found, NULL on failure
+ *
+ * Threads: any; what comes out belongs to one thread at a time.
+ * Returns: 0; -EINVAL, also: it is not a discovery controller; -EAGAIN the log changed each time while it was read;
+ * -ETIMEDOUT connect_timeout_ms, which bounds each connect and the reading of each log, or admin_timeout_ms; else as
+ * nvmfr_connect() and nvmfr_ctrl_wait().
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_discover(struct nvmfr_host *host, const struct nvmfr_ctrl_opts *opts,
+					      uint32_t flags, struct nvmfr_discovery **out);
+
+/**
+ * Asks again. On failure what was found before stays.
+ *
+ * @param discovery  from nvmfr_discover()
+ *
+ * Threads: the owner.
+ * Returns: 0; -ENOTCONN a persistent one has lost its controller: release it and discover anew; else as nvmfr_discover().
+ */
+NVMFR_API int nvmfr_discovery_refresh(struct nvmfr_discovery *discovery);
+
+/**
+ * The controller of a persistent one: nvmfr_event.ctrl of its events. It is not to be disconnected.
+ *
+ * @param discovery  from nvmfr_discover()
+ *
+ * Threads: the owner.
+ * Returns: the controller; NULL: it is not persistent.
+ */
+NVMFR_API struct nvmfr_ctrl *nvmfr_discovery_ctrl(const struct nvmfr_discovery *discovery);
+
+/**
+ * What was read, in numbers.
+ *
+ * @param discovery  from nvmfr_discover()
+ * @param info       with size set; filled as far as it goes
+ *
+ * Threads: the owner.
+ * Returns: 0; -EINVAL.
+ */
+NVMFR_API int nvmfr_discovery_info(const struct nvmfr_discovery *discovery, struct nvmfr_discovery_info *info);
+
+/**
+ * A record.
+ *
+ * @param discovery  from nvmfr_discover()
+ * @param index      0 to nvmfr_discovery_info.records - 1
+ * @param record     with size set; filled as far as it goes
+ *
+ * Threads: the owner.
+ * Returns: 0; -ENOENT there are fewer; -EINVAL.
+ */
+NVMFR_API int nvmfr_discovery_get(const struct nvmfr_discovery *discovery, uint32_t index,
+				  struct nvmfr_discovery_record *record);
+
+/**
+ * Ends it, and the association of a persistent one.
+ *
+ * @param discovery  from nvmfr_discover(), or NULL
+ *
+ * Threads: the owner; before its host ends.
+ */
+NVMFR_API void nvmfr_discovery_release(struct nvmfr_discovery *discovery);
 
 /* ---- queue pair ------------------------------------------------------------------------------- */
 

@@ -172,6 +172,20 @@ enum nvmfr_soft_notice {
  */
 NVMFR_API int nvmfr_soft_notify(struct nvmfr_soft_target *target, uint32_t notice);
 
+/**
+ * Puts entries of the caller's into the target's discovery log, behind its own, which names the target: bytes as they go
+ * out, also bad ones. Those of an earlier call go. The generation counter moves on, and discovery controllers
+ * that asked for it are told.
+ *
+ * @param target   the target
+ * @param entries  count times 1,024 bytes (Discovery Log Page Entry), copied
+ * @param count    0 to 65,536
+ *
+ * Threads: any.
+ * Returns: 0; -EINVAL; -ENOMEM.
+ */
+NVMFR_API int nvmfr_soft_discovery_set(struct nvmfr_soft_target *target, const void *entries, uint32_t count);
+
 /** What a fault does to the command (or connection) that it matches. */
 enum nvmfr_soft_fault_kind {
 	NVMFR_SOFT_FAULT_STATUS = 1,     /**< answers with NVMe status `value`, without doing it */

@@ -187,6 +187,17 @@ int nvmfr_soft_notify(struct nvmfr_soft_target *target, uint32_t notice)
 	return err;
 }
 
+int nvmfr_soft_discovery_set(struct nvmfr_soft_target *target, const void *entries, uint32_t count)
+{
+	int err = check_target(target);
+
+	if (!err && count && !entries)
+		err = nvmfr__fail(-EINVAL, "soft discovery log: entries is NULL");
+	if (!err && count > 65536)
+		err = nvmfr__fail(-EINVAL, "soft discovery log: %u entries, at most 65536 can be", count);
+	return err ? err : nvmfr__soft_discovery_set(target, entries, count);
+}
+
 /* ---- faults and counters ------------------------------------------------------------------- */
 
 int nvmfr_soft_fault_add(struct nvmfr_soft_target *target, const struct nvmfr_soft_fault *fault)

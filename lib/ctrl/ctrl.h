@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <nvmfr/nvmfr.h>
 
@@ -15,6 +16,7 @@
 #include "ctrl/resolve.h"
 #include "ctrl/target.h"
 #include "queue/qpair.h"
+#include "wire/discovery.h"
 #include "wire/fabrics.h"
 #include "wire/identify.h"
 #include "wire/limits.h"
@@ -126,6 +128,8 @@ struct nvmfr_ctrl {
 	unsigned int working; /* what the running sequence does; 0: it connects or ends */
 	uint64_t notice_ns; /* when the next may begin; 0: at once */
 	uint32_t notice_pause_ms; /* after a failure; doubles */
+	struct dlog *dlog; /* the job that somebody waits for; NULL: none */
+	bool quiet; /* the application does not know this controller: no events of its state */
 	uint64_t end_ns; /* nvmfr_disconnect() waits for the work's end, until then; 0: no */
 
 	/* what it said */
@@ -165,6 +169,9 @@ static inline uint64_t ctrl_now(const struct nvmfr_ctrl *ctrl)
 
 static inline bool ctrl_is_discovery(const struct nvmfr_ctrl *ctrl)
 {
+	/* Before NVMe 1.4 controllers did not tell their type. */
+	if (ctrl->id.cntrltype == 0)
+		return strcmp(ctrl->target.subnqn, NVME_DISCOVERY_NQN) == 0;
 	return ctrl->id.cntrltype == NVME_CNTRLTYPE_DISCOVERY;
 }
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "ctrl/dlog.h"
 #include "ctrl/nsscan.h"
 #include "wire/discovery.h"
 #include "wire/status.h"
@@ -25,7 +26,8 @@ void nvmfr__event_state(struct nvmfr_ctrl *ctrl)
 		.result = ctrl->state == NVMFR_STATE_LOST ? ctrl->err : 0,
 	};
 
-	nvmfr__events_push(&ctrl->host->events, &event);
+	if (!ctrl->quiet)
+		nvmfr__events_push(&ctrl->host->events, &event);
 }
 
 void nvmfr__event_ns(struct nvmfr_ctrl *ctrl, enum nvmfr_event_type type, uint32_t nsid, uint64_t value)
@@ -86,19 +88,19 @@ void nvmfr__notice_take(struct nvmfr_ctrl *ctrl, const struct aer_result *aer)
 
 /* ---- log pages ------------------------------------------------------------------------------- */
 
-static int send_get_log(struct nvmfr_ctrl *ctrl, uint8_t lid, uint32_t bytes)
+int nvmfr__send_get_log(struct nvmfr_ctrl *ctrl, uint8_t lid, uint32_t bytes, uint64_t offset, bool retain)
 {
 	struct nvme_sqe sqe;
 
 	memset(ctrl->page, 0, CTRL_PAGE_BYTES);
-	nvme_sqe_get_log(&sqe, lid, NVME_NSID_ALL, bytes, 0, false);
+	nvme_sqe_get_log(&sqe, lid, NVME_NSID_ALL, bytes, offset, retain);
 	sqe.dptr = nvme_sgl_keyed((uintptr_t)ctrl->page, bytes, ctrl->page_mr.rkey);
 	return nvmfr__sequence_send(ctrl, &sqe);
 }
 
 static int start_changed(struct nvmfr_ctrl *ctrl)
 {
-	return send_get_log(ctrl, NVME_LID_CHANGED_NS, NVME_CHANGED_NS_BYTES);
+	return nvmfr__send_get_log(ctrl, NVME_LID_CHANGED_NS, NVME_CHANGED_NS_BYTES, 0, false);
 }
 
 static int answer_changed(struct nvmfr_ctrl *ctrl, uint64_t result)
@@ -134,7 +136,7 @@ static uint64_t counter_of(const struct nvmfr_ctrl *ctrl)
 
 static int start_ana(struct nvmfr_ctrl *ctrl)
 {
-	return send_get_log(ctrl, NVME_LID_ANA, CTRL_PAGE_BYTES);
+	return nvmfr__send_get_log(ctrl, NVME_LID_ANA, CTRL_PAGE_BYTES, 0, false);
 }
 
 static int answer_ana(struct nvmfr_ctrl *ctrl, uint64_t result)
@@ -153,7 +155,7 @@ static int refused_ana(struct nvmfr_ctrl *ctrl, uint16_t status)
 
 static int start_discovery(struct nvmfr_ctrl *ctrl)
 {
-	return send_get_log(ctrl, NVME_LID_DISCOVERY, sizeof(struct nvme_discovery_header));
+	return nvmfr__send_get_log(ctrl, NVME_LID_DISCOVERY, sizeof(struct nvme_discovery_header), 0, false);
 }
 
 static int answer_discovery(struct nvmfr_ctrl *ctrl, uint64_t result)
@@ -195,6 +197,7 @@ static const struct {
 	{ NOTICE_NAMESPACES, namespace_steps, ARRAY_SIZE(namespace_steps) },
 	{ NOTICE_ANA,        ana_steps,       ARRAY_SIZE(ana_steps) },
 	{ NOTICE_DISCOVERY,  discovery_steps, ARRAY_SIZE(discovery_steps) },
+	{ NOTICE_LOG_READ,   nvmfr__dlog_steps, DLOG_STEPS },
 };
 /* clang-format on */
 
@@ -247,6 +250,10 @@ void nvmfr__notice_ended(struct nvmfr_ctrl *ctrl, int err)
 	ctrl->working = 0;
 	ctrl->steps = NULL;
 	nvmfr__ns_scan_end(ctrl);
+	if (work == NOTICE_LOG_READ) {
+		nvmfr__dlog_ended(ctrl, err);
+		return;
+	}
 	if (!err) {
 		ctrl->notice_ns = 0;
 		ctrl->notice_pause_ms = 0;
@@ -254,6 +261,7 @@ void nvmfr__notice_ended(struct nvmfr_ctrl *ctrl, int err)
 			ctrl->scan_all = false;
 		return;
 	}
+	nvmfr__log(&ctrl->host->log, NVMFR_LOG_WARN, "%s: %s; tried again later", ctrl->target.subnqn, nvmfr__err_get());
 	if (work == NOTICE_NAMESPACES)
 		ctrl->scan_all = true;
 	ctrl->notices |= work;

@@ -14,6 +14,7 @@ enum {
 	NOTICE_NAMESPACES = 1,
 	NOTICE_ANA = 2,
 	NOTICE_DISCOVERY = 4,
+	NOTICE_LOG_READ = 8, /* asked for by the application: dlog.h */
 };
 
 enum { NOTICE_RETRY_FIRST_MS = 1000, NOTICE_RETRY_MAX_MS = 60000 };
@@ -26,6 +27,9 @@ void nvmfr__notice_start(struct nvmfr_ctrl *ctrl);
 uint64_t nvmfr__notice_due(const struct nvmfr_ctrl *ctrl);
 /* The running piece is over; err 0: well, else its sentence is the present one. */
 void nvmfr__notice_ended(struct nvmfr_ctrl *ctrl, int err);
+
+/* Get Log Page into ctrl->page, of all namespaces, as a step's command. */
+int nvmfr__send_get_log(struct nvmfr_ctrl *ctrl, uint8_t lid, uint32_t bytes, uint64_t offset, bool retain);
 
 void nvmfr__event_state(struct nvmfr_ctrl *ctrl);
 void nvmfr__event_ns(struct nvmfr_ctrl *ctrl, enum nvmfr_event_type type, uint32_t nsid, uint64_t value);

@@ -47,12 +47,11 @@ static void work_failed(struct nvmfr_ctrl *ctrl, int err)
 {
 	const char *step = nvmfr__sequence_step(ctrl);
 
-	if (err == -ETIMEDOUT) {
+	if (err == -ETIMEDOUT && ctrl->step_waits) {
 		nvmfr__ctrl_lose(ctrl, err, "%s: %s: %s", ctrl->target.subnqn, step, nvmfr__err_get());
 		return;
 	}
-	nvmfr__log(&ctrl->host->log, NVMFR_LOG_WARN, "%s: %s: %s; tried again later", ctrl->target.subnqn, step,
-		   nvmfr__err_get());
+	nvmfr__fail_wrap(err, "%s", step);
 	nvmfr__notice_ended(ctrl, err);
 }
 

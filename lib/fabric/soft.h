@@ -261,6 +261,8 @@ struct nvmfr_soft_target {
 	struct soft_ctrl *ctrls;
 	struct soft_ns_table *_Atomic namespaces;
 	struct soft_counts retired; /* of endpoints that are gone */
+	unsigned char *entries;   /* of the discovery log, behind the target's own */
+	uint32_t n_entries;
 	uint64_t log_changes;     /* change count of the ANA and the discovery log */
 	uint64_t connections;
 
@@ -298,6 +300,7 @@ void nvmfr__soft_counters(struct nvmfr_soft_target *target, struct nvmfr_soft_co
 int nvmfr__soft_ns_add(struct nvmfr_soft_target *target, const struct nvmfr_soft_ns_opts *opts);
 int nvmfr__soft_ns_remove(struct nvmfr_soft_target *target, uint32_t nsid);
 int nvmfr__soft_ns_resize(struct nvmfr_soft_target *target, uint32_t nsid, uint64_t size_bytes);
+int nvmfr__soft_discovery_set(struct nvmfr_soft_target *target, const void *entries, uint32_t count);
 void nvmfr__soft_notify(struct nvmfr_soft_target *target, uint32_t notice);
 
 int nvmfr__soft_fault_add(struct nvmfr_soft_target *target, const struct nvmfr_soft_fault *fault);
@@ -407,6 +410,12 @@ bool nvmfr__soft_ctrl_ready(struct nvmfr_soft_target *target, const struct soft_
 /* soft_admin.c: target.lock held */
 void nvmfr__soft_admin(struct soft_cmd *cmd);
 void nvmfr__soft_ns_changed(struct nvmfr_soft_target *target, uint32_t nsid);
+void nvmfr__soft_tell(struct nvmfr_soft_target *target, uint32_t notice);
+
+/* soft_log.c: target.lock held */
+/* Room bytes of the discovery log from offset on, zeroes behind its end. Returns the bytes of the whole log. */
+uint64_t nvmfr__soft_discovery_log(const struct nvmfr_soft_target *target, uint64_t offset, unsigned char *out,
+				   size_t room);
 
 /* soft_identify.c: target.lock held; page is NVME_IDENTIFY_BYTES, zeroed */
 uint16_t nvmfr__soft_identify(struct nvmfr_soft_target *target, const struct soft_ctrl *ctrl,

@@ -88,9 +88,8 @@ static bool is_up(const struct soft_ctrl *ctrl)
 	return !ctrl->dead && ctrl->admin;
 }
 
-void nvmfr__soft_notify(struct nvmfr_soft_target *target, uint32_t notice)
+void nvmfr__soft_tell(struct nvmfr_soft_target *target, uint32_t notice)
 {
-	nvmfr__soft_lock(target);
 	target->log_changes++;
 	for (struct soft_ctrl *ctrl = target->ctrls; ctrl; ctrl = ctrl->next) {
 		if (!is_up(ctrl))
@@ -98,6 +97,12 @@ void nvmfr__soft_notify(struct nvmfr_soft_target *target, uint32_t notice)
 		add_notice(ctrl, notice);
 		announce(ctrl);
 	}
+}
+
+void nvmfr__soft_notify(struct nvmfr_soft_target *target, uint32_t notice)
+{
+	nvmfr__soft_lock(target);
+	nvmfr__soft_tell(target, notice);
 	nvmfr__soft_unlock(target);
 }
 
@@ -271,28 +276,8 @@ static size_t ana_log(const struct nvmfr_soft_target *target, unsigned char *log
 	return ANA_HEADER_BYTES;
 }
 
-/* The entry of the target itself. Nothing is registered for memory: the closest is the loop transport. */
-static size_t discovery_log(const struct nvmfr_soft_target *target, unsigned char *log)
-{
-	struct nvme_discovery_header header = { .genctr = to_le64(1 + target->log_changes),
-						.numrec = to_le64(1) };
-	struct nvme_discovery_record record = {
-		.trtype = NVME_TRTYPE_LOOP,
-		.adrfam = NVME_ADRFAM_LOOP,
-		.subtype = NVME_DISC_NVM,
-		.cntlid = to_le16(NVME_CNTLID_DYNAMIC),
-		.asqsz = to_le16(32),
-	};
-
-	memcpy(record.subnqn, target->subnqn, sizeof(target->subnqn));
-	memcpy(record.traddr, target->name, sizeof(target->name));
-	memcpy(log, &header, sizeof(header));
-	memcpy(log + sizeof(header), &record, sizeof(record));
-	return sizeof(header) + sizeof(record);
-}
-
-/* The page in log, which is zeroed; 0: there is no such page. */
-static size_t build_log(struct soft_cmd *cmd, uint8_t lid, unsigned char *log)
+/* The page in log, which is zeroed, from offset on if it is longer than that. Its bytes; 0: there is no such page. */
+static uint64_t build_log(struct soft_cmd *cmd, uint8_t lid, uint64_t offset, unsigned char *log)
 {
 	struct soft_ctrl *ctrl = cmd->ep->ctrl;
 
@@ -306,7 +291,7 @@ static size_t build_log(struct soft_cmd *cmd, uint8_t lid, unsigned char *log)
 	case NVME_LID_ANA:
 		return cmd->ep->target->opts.oaes & NVME_AEC_ANA_CHANGE ? ana_log(cmd->ep->target, log) : 0;
 	case NVME_LID_DISCOVERY:
-		return ctrl->discovery ? discovery_log(cmd->ep->target, log) : 0;
+		return ctrl->discovery ? nvmfr__soft_discovery_log(cmd->ep->target, offset, log, LOG_ROOM) : 0;
 	default:
 		return 0;
 	}
@@ -330,7 +315,7 @@ static void get_log(struct soft_cmd *cmd)
 	uint64_t offset = from_le32(cmd->sqe->cdw12) | (uint64_t)from_le32(cmd->sqe->cdw13) << 32;
 	bool retain = cdw10 >> 15 & 1;
 	unsigned char log[LOG_ROOM + LOG_ROOM] = { 0 }; /* what lies behind a page reads as zero */
-	size_t bytes = build_log(cmd, (uint8_t)cdw10, log);
+	uint64_t bytes = build_log(cmd, (uint8_t)cdw10, offset, log);
 
 	if (bytes == 0) {
 		nvmfr__soft_refuse(cmd, NVME_ST_INVALID_LOG_PAGE);
@@ -340,6 +325,8 @@ static void get_log(struct soft_cmd *cmd)
 		nvmfr__soft_refuse(cmd, NVME_ST_INVALID_FIELD);
 		return;
 	}
+	if ((uint8_t)cdw10 == NVME_LID_DISCOVERY)
+		offset = 0;
 	if (!nvmfr__soft_transfer(cmd, log + offset, (uint32_t)dwords * 4, true))
 		return;
 	if (!retain)
