@@ -584,13 +584,13 @@ struct nvmfr_discovery_info {
 };
 
 /**
- * Asks a discovery controller what there is, and waits for it. All records are of one generation of their log. Referrals
- * are followed (up to 63 other logs, each place once; what is in several logs is told once); what is bad in a log or
- * cannot be reached is left out and counted. With NVMFR_HOST_MANUAL it drives the host meanwhile.
+ * Asks a discovery controller what there is, and waits for it. All records are of one generation of their log.
+ * Referrals are followed (up to 63 other places, each once; what is in several logs is told once); what is bad in a log
+ * or cannot be reached is left out and counted. With NVMFR_HOST_MANUAL it drives the host meanwhile.
  *
  * @param host   the host
- * @param opts   the controller. A URI may lack the subsystem (`nvmf+rdma://ADDRESS[:PORT]`), subnqn may be NULL: it is the
- *               discovery subsystem then. kato_ms is used with NVMFR_DISCOVER_PERSISTENT only
+ * @param opts   the controller. A URI may lack the subsystem (`nvmf+rdma://ADDRESS[:PORT]`), subnqn may be NULL: it
+ *               is the discovery subsystem then. kato_ms is used with NVMFR_DISCOVER_PERSISTENT only
  * @param flags  enum nvmfr_discover_flags
  * @param out    receives what was found, NULL on failure
  *
@@ -608,7 +608,8 @@ NVMFR_API NVMFR_MUST_CHECK int nvmfr_discover(struct nvmfr_host *host, const str
  * @param discovery  from nvmfr_discover()
  *
  * Threads: the owner.
- * Returns: 0; -ENOTCONN a persistent one has lost its controller: release it and discover anew; else as nvmfr_discover().
+ * Returns: 0; -ENOTCONN a persistent one has lost its controller: release it and discover anew; else as
+ * nvmfr_discover().
  */
 NVMFR_API int nvmfr_discovery_refresh(struct nvmfr_discovery *discovery);
 

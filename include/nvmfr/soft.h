@@ -173,8 +173,8 @@ enum nvmfr_soft_notice {
 NVMFR_API int nvmfr_soft_notify(struct nvmfr_soft_target *target, uint32_t notice);
 
 /**
- * Puts entries of the caller's into the target's discovery log, behind its own, which names the target: bytes as they go
- * out, also bad ones. Those of an earlier call go. The generation counter moves on, and discovery controllers
+ * Puts entries of the caller's into the target's discovery log, behind its own, which names the target: bytes as they
+ * go out, also bad ones. Those of an earlier call go. The generation counter moves on, and discovery controllers
  * that asked for it are told.
  *
  * @param target   the target

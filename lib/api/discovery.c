@@ -70,10 +70,13 @@ static int check_kind(struct nvmfr_ctrl *ctrl)
 	pthread_mutex_lock(&ctrl->host->lock);
 	discovery = ctrl_is_discovery(ctrl);
 	pthread_mutex_unlock(&ctrl->host->lock);
-	return discovery ? 0 : nvmfr__fail(-EINVAL, "%s is not a discovery controller", ctrl->target.subnqn);
+	return discovery ? 0
+			 : nvmfr__fail(-EINVAL, "%s is not a discovery controller",
+				       ctrl->target.subnqn);
 }
 
-static int reach(struct nvmfr_host *host, const struct nvmfr_ctrl_opts *opts, struct nvmfr_ctrl **out)
+static int reach(struct nvmfr_host *host, const struct nvmfr_ctrl_opts *opts,
+		 struct nvmfr_ctrl **out)
 {
 	struct nvmfr_ctrl *ctrl;
 	int err;
@@ -81,8 +84,12 @@ static int reach(struct nvmfr_host *host, const struct nvmfr_ctrl_opts *opts, st
 	*out = NULL;
 	pthread_mutex_lock(&host->lock);
 	err = nvmfr__ctrl_create(host, opts, &ctrl);
-	if (!err)
+	if (!err) {
 		ctrl->quiet = true;
+		/* The URI of an embedded target without a name has no place for a subsystem. */
+		if (ctrl->own_soft)
+			strcpy(ctrl->target.subnqn, NVME_DISCOVERY_NQN);
+	}
 	pthread_mutex_unlock(&host->lock);
 	if (err)
 		return err;
@@ -177,8 +184,8 @@ static void make_uri(const struct discovery_record *wire, bool soft, char uri[UR
 
 	uri[0] = '\0';
 	if (wire->trtype == NVME_TRTYPE_RDMA && (v4 || v6))
-		snprintf(uri, URI_BYTES, "nvmf+rdma://%s%s%s:%s/%s", v6 ? "[" : "", wire->traddr, v6 ? "]" : "",
-			 default_port(wire), wire->subnqn);
+		snprintf(uri, URI_BYTES, "nvmf+rdma://%s%s%s:%s/%s", v6 ? "[" : "", wire->traddr,
+			 v6 ? "]" : "", default_port(wire), wire->subnqn);
 	else if (wire->trtype == NVME_TRTYPE_LOOP && soft)
 		snprintf(uri, URI_BYTES, "nvmf+soft://%s/%s", wire->traddr, wire->subnqn);
 	if (target && uri[0] && nvmfr__target_parse(&opts, target) == 0)
@@ -208,14 +215,14 @@ static bool was_asked(const struct list *list, const struct discovery_record *wi
 /* ---- referrals ------------------------------------------------------------------------------- */
 
 /* One that cannot be followed is told and passed over: the others are worth having. */
-static void unreached(const struct nvmfr_discovery *d, struct list *list, const struct discovery_record *wire,
-		      const char *why)
+static void unreached(const struct nvmfr_discovery *d, struct list *list,
+		      const struct discovery_record *wire, const char *why)
 {
 	if (list->unreached++ >= DLOG_LOGGED)
 		return;
 	pthread_mutex_lock(&d->host->lock);
-	nvmfr__log(&d->host->log, NVMFR_LOG_WARN, "the referral to %s %s is not followed: %s", wire->traddr,
-		   wire->trsvcid, why);
+	nvmfr__log(&d->host->log, NVMFR_LOG_WARN, "the referral to %s %s is not followed: %s",
+		   wire->traddr, wire->trsvcid, why);
 	pthread_mutex_unlock(&d->host->lock);
 }
 
@@ -262,7 +269,8 @@ static void follow(const struct nvmfr_discovery *d, struct list *list, uint32_t 
 
 static int compare_found(const void *a, const void *b)
 {
-	const struct found *x = *(const struct found *const *)a, *y = *(const struct found *const *)b;
+	const struct found *x = *(const struct found *const *)a,
+			   *y = *(const struct found *const *)b;
 	int order = memcmp(&x->wire, &y->wire, sizeof(x->wire));
 
 	return order ? order : (x > y) - (x < y);
@@ -304,10 +312,12 @@ static int read_all(struct nvmfr_discovery *d)
 
 	if (!list)
 		return nvmfr__fail(-ENOMEM, "no memory for a discovery log");
-	add_place(list, target->soft, target->soft ? target->name : target->traddr, target->trsvcid);
+	add_place(list, target->soft, target->soft ? target->name : target->traddr,
+		  target->trsvcid);
 	err = read_log(list, d->ctrl);
 	/* Those that a followed one brings come behind, and their turn comes, too. */
-	for (uint32_t i = 0; !err && !(d->flags & NVMFR_DISCOVER_NO_REFERRALS) && i < list->count; i++)
+	for (uint32_t i = 0; !err && !(d->flags & NVMFR_DISCOVER_NO_REFERRALS) && i < list->count;
+	     i++)
 		if (list->found[i].wire.subtype == NVME_DISC_REFERRAL)
 			follow(d, list, i);
 	if (!err && list->logs > 1)
@@ -326,8 +336,8 @@ static int read_all(struct nvmfr_discovery *d)
 static int copy_string(char *dst, size_t room, const char *src, const char *what)
 {
 	if (src && strlen(src) >= room)
-		return nvmfr__fail(-EINVAL, "%s is %zu bytes long, at most %zu are possible", what, strlen(src),
-				   room - 1);
+		return nvmfr__fail(-EINVAL, "%s is %zu bytes long, at most %zu are possible", what,
+				   strlen(src), room - 1);
 	strcpy(dst, src ? src : "");
 	return 0;
 }
@@ -335,14 +345,16 @@ static int copy_string(char *dst, size_t room, const char *src, const char *what
 /* A URI without a subsystem: the discovery subsystem. */
 static int complete_uri(struct nvmfr_discovery *d)
 {
-	char *authority = strstr(d->uri, "://"), *slash = authority ? strchr(authority + 3, '/') : NULL;
+	char *authority = strstr(d->uri, "://"),
+	     *slash = authority ? strchr(authority + 3, '/') : NULL;
 	size_t used = strlen(d->uri);
 
 	if (!authority || !authority[3] || authority[3] == '/' || (slash && slash[1]))
 		return 0;
 	if (used + 1 + sizeof(NVME_DISCOVERY_NQN) > sizeof(d->uri))
 		return nvmfr__fail(-EINVAL, "the uri is too long");
-	snprintf(d->uri + used, sizeof(d->uri) - used, "%s%s", slash ? "" : "/", NVME_DISCOVERY_NQN);
+	snprintf(d->uri + used, sizeof(d->uri) - used, "%s%s", slash ? "" : "/",
+		 NVME_DISCOVERY_NQN);
 	return 0;
 }
 
@@ -357,13 +369,15 @@ static int take_opts(struct nvmfr_discovery *d, const struct nvmfr_ctrl_opts *gi
 	if (!err)
 		err = copy_string(d->subnqn, sizeof(d->subnqn), given->subnqn, "subnqn");
 	if (!err)
-		err = copy_string(d->host_traddr, sizeof(d->host_traddr), given->host_traddr, "host_traddr");
+		err = copy_string(d->host_traddr, sizeof(d->host_traddr), given->host_traddr,
+				  "host_traddr");
 	if (!err && given->uri)
 		err = complete_uri(d);
 	if (!err && !given->uri && !given->subnqn)
 		strcpy(d->subnqn, NVME_DISCOVERY_NQN);
 	d->opts = *given;
-	d->opts.uri = d->opts.traddr = d->opts.trsvcid = d->opts.subnqn = d->opts.host_traddr = NULL;
+	d->opts.uri = d->opts.traddr = d->opts.trsvcid = d->opts.subnqn = d->opts.host_traddr =
+		NULL;
 	return err;
 }
 
@@ -492,7 +506,8 @@ int nvmfr_discovery_info(const struct nvmfr_discovery *d, struct nvmfr_discovery
 	return 0;
 }
 
-int nvmfr_discovery_get(const struct nvmfr_discovery *d, uint32_t index, struct nvmfr_discovery_record *record)
+int nvmfr_discovery_get(const struct nvmfr_discovery *d, uint32_t index,
+			struct nvmfr_discovery_record *record)
 {
 	struct nvmfr_discovery_record full = { .size = sizeof(full) };
 	const struct found *found;

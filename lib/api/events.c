@@ -10,7 +10,8 @@ int nvmfr_host_events(struct nvmfr_host *host, struct nvmfr_event *out, unsigned
 	int err = check_host(host);
 
 	if (!err && (!out || !max || max > INT32_MAX))
-		err = nvmfr__fail(-EINVAL, "%s", out ? "max is not from 1 to 2^31 - 1" : "out is NULL");
+		err = nvmfr__fail(-EINVAL, "%s",
+				  out ? "max is not from 1 to 2^31 - 1" : "out is NULL");
 	return err ? err : (int)nvmfr__events_take(&host->events, out, max);
 }
 

@@ -180,7 +180,8 @@ int nvmfr_soft_notify(struct nvmfr_soft_target *target, uint32_t notice)
 	int err = check_target(target);
 
 	if (!err && (notice & ~UINT32_C(0xffff07)))
-		err = nvmfr__fail(-EINVAL, "soft notice %xh has bits beyond type, information and log page",
+		err = nvmfr__fail(-EINVAL,
+				  "soft notice %xh has bits beyond type, information and log page",
 				  notice);
 	if (!err)
 		nvmfr__soft_notify(target, notice);
@@ -194,7 +195,8 @@ int nvmfr_soft_discovery_set(struct nvmfr_soft_target *target, const void *entri
 	if (!err && count && !entries)
 		err = nvmfr__fail(-EINVAL, "soft discovery log: entries is NULL");
 	if (!err && count > 65536)
-		err = nvmfr__fail(-EINVAL, "soft discovery log: %u entries, at most 65536 can be", count);
+		err = nvmfr__fail(-EINVAL, "soft discovery log: %u entries, at most 65536 can be",
+				  count);
 	return err ? err : nvmfr__soft_discovery_set(target, entries, count);
 }
 

@@ -16,7 +16,8 @@
 
 static int send_header(struct nvmfr_ctrl *ctrl, bool retain)
 {
-	return nvmfr__send_get_log(ctrl, NVME_LID_DISCOVERY, sizeof(struct nvme_discovery_header), 0, retain);
+	return nvmfr__send_get_log(ctrl, NVME_LID_DISCOVERY, sizeof(struct nvme_discovery_header),
+				   0, retain);
 }
 
 static int start_header(struct nvmfr_ctrl *ctrl)
@@ -49,10 +50,12 @@ static int start_entries(struct nvmfr_ctrl *ctrl)
 	if (!n)
 		return STEP_NEXT;
 	if (ctrl_now(ctrl) >= job->deadline_ns)
-		return nvmfr__fail(-ETIMEDOUT, "%u of %u entries were read within connect_timeout_ms (%u ms)",
+		return nvmfr__fail(-ETIMEDOUT,
+				   "%u of %u entries were read within connect_timeout_ms (%u ms)",
 				   job->at, job->end, ctrl->opts.connect_timeout_ms);
-	return nvmfr__send_get_log(ctrl, NVME_LID_DISCOVERY, n * DLOG_ENTRY_BYTES,
-				   sizeof(struct nvme_discovery_header) + (uint64_t)job->at * DLOG_ENTRY_BYTES, true);
+	return nvmfr__send_get_log(
+		ctrl, NVME_LID_DISCOVERY, n * DLOG_ENTRY_BYTES,
+		sizeof(struct nvme_discovery_header) + (uint64_t)job->at * DLOG_ENTRY_BYTES, true);
 }
 
 /* Memory for what came, not for what the header claims. */
@@ -80,8 +83,9 @@ static void take_entry(struct nvmfr_ctrl *ctrl, const unsigned char *data)
 		return;
 	}
 	if (job->skipped++ < DLOG_LOGGED)
-		nvmfr__log(&ctrl->host->log, NVMFR_LOG_WARN, "%s: entry %u of the discovery log is left out: %s",
-			   ctrl->ep->peer, job->at, nvmfr__err_get());
+		nvmfr__log(&ctrl->host->log, NVMFR_LOG_WARN,
+			   "%s: entry %u of the discovery log is left out: %s", ctrl->ep->peer,
+			   job->at, nvmfr__err_get());
 }
 
 static int answer_entries(struct nvmfr_ctrl *ctrl, uint64_t result)
@@ -112,8 +116,8 @@ static int start_generation(struct nvmfr_ctrl *ctrl)
 
 static int entries_failed(const struct dlog *job)
 {
-	return nvmfr__fail(-EIO, "entries from %u on were refused with status 0x%04x, %s", job->at, job->refused,
-			   nvme_status_name(job->refused));
+	return nvmfr__fail(-EIO, "entries from %u on were refused with status 0x%04x, %s", job->at,
+			   job->refused, nvme_status_name(job->refused));
 }
 
 static int answer_generation(struct nvmfr_ctrl *ctrl, uint64_t result)
@@ -128,8 +132,10 @@ static int answer_generation(struct nvmfr_ctrl *ctrl, uint64_t result)
 	if (header.genctr == job->generation)
 		return job->refused ? entries_failed(job) : STEP_NEXT;
 	if (++job->tries == DLOG_TRIES)
-		return nvmfr__fail(-EAGAIN, "the log changed each time while it was read, %d times: ask again later",
-				   DLOG_TRIES);
+		return nvmfr__fail(
+			-EAGAIN,
+			"the log changed each time while it was read, %d times: ask again later",
+			DLOG_TRIES);
 	ctrl->step = 0;
 	return STEP_AGAIN;
 }
@@ -149,8 +155,8 @@ void nvmfr__dlog_ended(struct nvmfr_ctrl *ctrl, int err)
 	job->done = true;
 	job->err = err;
 	if (err)
-		snprintf(job->sentence, sizeof(job->sentence), "%.*s", (int)sizeof(job->sentence) - 1,
-			 nvmfr__err_get());
+		snprintf(job->sentence, sizeof(job->sentence), "%.*s",
+			 (int)sizeof(job->sentence) - 1, nvmfr__err_get());
 	nvmfr__service_changed(ctrl->host);
 }
 

@@ -33,7 +33,8 @@ static void set_readable(const struct host_events *events, bool readable)
 	if (!events->has_fd)
 		return;
 	/* A full counter is readable, an empty one is not: neither is a failure. */
-	if ((readable ? write(events->fd, &word, sizeof(word)) : read(events->fd, &word, sizeof(word))) < 0)
+	if ((readable ? write(events->fd, &word, sizeof(word))
+		      : read(events->fd, &word, sizeof(word))) < 0)
 		return;
 }
 
@@ -70,7 +71,8 @@ void nvmfr__events_push(struct host_events *events, const struct nvmfr_event *ev
 	pthread_mutex_unlock(&events->lock);
 }
 
-unsigned int nvmfr__events_take(struct host_events *events, struct nvmfr_event *out, unsigned int max)
+unsigned int nvmfr__events_take(struct host_events *events, struct nvmfr_event *out,
+				unsigned int max)
 {
 	unsigned int n = 0;
 

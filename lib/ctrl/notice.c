@@ -30,9 +30,12 @@ void nvmfr__event_state(struct nvmfr_ctrl *ctrl)
 		nvmfr__events_push(&ctrl->host->events, &event);
 }
 
-void nvmfr__event_ns(struct nvmfr_ctrl *ctrl, enum nvmfr_event_type type, uint32_t nsid, uint64_t value)
+void nvmfr__event_ns(struct nvmfr_ctrl *ctrl, enum nvmfr_event_type type, uint32_t nsid,
+		     uint64_t value)
 {
-	const struct nvmfr_event event = { .ctrl = ctrl, .type = type, .nsid = nsid, .value = value };
+	const struct nvmfr_event event = {
+		.ctrl = ctrl, .type = type, .nsid = nsid, .value = value
+	};
 
 	nvmfr__events_push(&ctrl->host->events, &event);
 }
@@ -44,7 +47,8 @@ static enum nvmfr_event_type type_of(const struct aer_result *aer)
 	case NVME_AER_SMART: return NVMFR_EVENT_HEALTH;
 	case NVME_AER_VENDOR: return NVMFR_EVENT_VENDOR;
 	case NVME_AER_NOTICE:
-		return aer->info == NVME_NOTICE_FW_ACTIVATION ? NVMFR_EVENT_FIRMWARE : NVMFR_EVENT_OTHER;
+		return aer->info == NVME_NOTICE_FW_ACTIVATION ? NVMFR_EVENT_FIRMWARE
+							      : NVMFR_EVENT_OTHER;
 	default: return NVMFR_EVENT_OTHER;
 	}
 }
@@ -88,7 +92,8 @@ void nvmfr__notice_take(struct nvmfr_ctrl *ctrl, const struct aer_result *aer)
 
 /* ---- log pages ------------------------------------------------------------------------------- */
 
-int nvmfr__send_get_log(struct nvmfr_ctrl *ctrl, uint8_t lid, uint32_t bytes, uint64_t offset, bool retain)
+int nvmfr__send_get_log(struct nvmfr_ctrl *ctrl, uint8_t lid, uint32_t bytes, uint64_t offset,
+			bool retain)
 {
 	struct nvme_sqe sqe;
 
@@ -113,7 +118,8 @@ static int answer_changed(struct nvmfr_ctrl *ctrl, uint64_t result)
 /* Not knowing which, all are looked at. */
 static int refused_changed(struct nvmfr_ctrl *ctrl, uint16_t status)
 {
-	nvmfr__log(&ctrl->host->log, NVMFR_LOG_INFO, "%s: the changed namespace list was refused, %s: all are read",
+	nvmfr__log(&ctrl->host->log, NVMFR_LOG_INFO,
+		   "%s: the changed namespace list was refused, %s: all are read",
 		   ctrl->target.subnqn, nvme_status_name(status));
 	return STEP_NEXT;
 }
@@ -155,7 +161,8 @@ static int refused_ana(struct nvmfr_ctrl *ctrl, uint16_t status)
 
 static int start_discovery(struct nvmfr_ctrl *ctrl)
 {
-	return nvmfr__send_get_log(ctrl, NVME_LID_DISCOVERY, sizeof(struct nvme_discovery_header), 0, false);
+	return nvmfr__send_get_log(ctrl, NVME_LID_DISCOVERY, sizeof(struct nvme_discovery_header),
+				   0, false);
 }
 
 static int answer_discovery(struct nvmfr_ctrl *ctrl, uint64_t result)
@@ -207,7 +214,8 @@ static void start_end(struct nvmfr_ctrl *ctrl)
 	nvmfr__ns_scan_end(ctrl);
 	ctrl->working = 0;
 	ctrl->notices = 0;
-	nvmfr__sequence_start(ctrl, nvmfr__shutdown_steps, nvmfr__shutdown_step_count, ctrl->end_ns);
+	nvmfr__sequence_start(ctrl, nvmfr__shutdown_steps, nvmfr__shutdown_step_count,
+			      ctrl->end_ns);
 	ctrl->end_ns = 0;
 }
 
@@ -261,7 +269,8 @@ void nvmfr__notice_ended(struct nvmfr_ctrl *ctrl, int err)
 			ctrl->scan_all = false;
 		return;
 	}
-	nvmfr__log(&ctrl->host->log, NVMFR_LOG_WARN, "%s: %s; tried again later", ctrl->target.subnqn, nvmfr__err_get());
+	nvmfr__log(&ctrl->host->log, NVMFR_LOG_WARN, "%s: %s; tried again later",
+		   ctrl->target.subnqn, nvmfr__err_get());
 	if (work == NOTICE_NAMESPACES)
 		ctrl->scan_all = true;
 	ctrl->notices |= work;

@@ -267,7 +267,8 @@ static uint64_t difference(const struct ns_entry *old, const struct ns_entry *ne
 }
 
 /* The one with the lesser NSID is in one table only. */
-static void tell_difference(struct nvmfr_ctrl *ctrl, const struct ns_entry *old, const struct ns_entry *new)
+static void tell_difference(struct nvmfr_ctrl *ctrl, const struct ns_entry *old,
+			    const struct ns_entry *new)
 {
 	uint64_t bits;
 

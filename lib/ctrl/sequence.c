@@ -48,7 +48,8 @@ static void work_failed(struct nvmfr_ctrl *ctrl, int err)
 	const char *step = nvmfr__sequence_step(ctrl);
 
 	if (err == -ETIMEDOUT && ctrl->step_waits) {
-		nvmfr__ctrl_lose(ctrl, err, "%s: %s: %s", ctrl->target.subnqn, step, nvmfr__err_get());
+		nvmfr__ctrl_lose(ctrl, err, "%s: %s: %s", ctrl->target.subnqn, step,
+				 nvmfr__err_get());
 		return;
 	}
 	nvmfr__fail_wrap(err, "%s", step);

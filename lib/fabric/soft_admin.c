@@ -9,8 +9,9 @@
 
 /* ---- asynchronous events ---------------------------------------------------------------------- */
 
-#define NOTICE(info, lid) ((uint32_t)NVME_AER_NOTICE | (uint32_t)(info) << 8 | (uint32_t)(lid) << 16)
-#define NS_NOTICE	  NOTICE(NVME_NOTICE_NS_ATTR, NVME_LID_CHANGED_NS)
+#define NOTICE(info, lid) \
+	((uint32_t)NVME_AER_NOTICE | (uint32_t)(info) << 8 | (uint32_t)(lid) << 16)
+#define NS_NOTICE NOTICE(NVME_NOTICE_NS_ATTR, NVME_LID_CHANGED_NS)
 
 static uint64_t *mask_of(struct soft_ctrl *ctrl, uint8_t lid)
 {
@@ -60,7 +61,8 @@ static bool is_wanted(const struct soft_ctrl *ctrl, uint32_t notice)
 	if ((notice & 7) != NVME_AER_NOTICE)
 		return true;
 	/* Bits 8 and up, in the order of the notices; the discovery log's is the last one. */
-	return ctrl->event_config >> (info == NVME_NOTICE_DISCOVERY_CHANGE ? 31 : 8 + info % 16) & 1;
+	return ctrl->event_config >> (info == NVME_NOTICE_DISCOVERY_CHANGE ? 31 : 8 + info % 16) &
+	       1;
 }
 
 static void add_notice(struct soft_ctrl *ctrl, uint32_t notice)
@@ -289,9 +291,13 @@ static uint64_t build_log(struct soft_cmd *cmd, uint8_t lid, uint64_t offset, un
 	case NVME_LID_CHANGED_NS:
 		return ctrl->discovery ? 0 : changed_log(ctrl, log);
 	case NVME_LID_ANA:
-		return cmd->ep->target->opts.oaes & NVME_AEC_ANA_CHANGE ? ana_log(cmd->ep->target, log) : 0;
+		return cmd->ep->target->opts.oaes & NVME_AEC_ANA_CHANGE
+			       ? ana_log(cmd->ep->target, log)
+			       : 0;
 	case NVME_LID_DISCOVERY:
-		return ctrl->discovery ? nvmfr__soft_discovery_log(cmd->ep->target, offset, log, LOG_ROOM) : 0;
+		return ctrl->discovery
+			       ? nvmfr__soft_discovery_log(cmd->ep->target, offset, log, LOG_ROOM)
+			       : 0;
 	default:
 		return 0;
 	}

@@ -46,8 +46,8 @@ static void put_unit(const struct nvmfr_soft_target *target, uint64_t index, uns
 		memcpy(out, target->entries + (index - 2) * UNIT, UNIT);
 }
 
-uint64_t nvmfr__soft_discovery_log(const struct nvmfr_soft_target *target, uint64_t offset, unsigned char *out,
-				   size_t room)
+uint64_t nvmfr__soft_discovery_log(const struct nvmfr_soft_target *target, uint64_t offset,
+				   unsigned char *out, size_t room)
 {
 	unsigned char unit[UNIT];
 
@@ -66,7 +66,8 @@ int nvmfr__soft_discovery_set(struct nvmfr_soft_target *target, const void *entr
 	unsigned char *copy = count ? malloc((size_t)count * UNIT) : NULL, *old;
 
 	if (count && !copy)
-		return nvmfr__fail(-ENOMEM, "soft target '%s': no memory for %u entries", target->name, count);
+		return nvmfr__fail(-ENOMEM, "soft target '%s': no memory for %u entries",
+				   target->name, count);
 	if (count)
 		memcpy(copy, entries, (size_t)count * UNIT);
 	nvmfr__soft_lock(target);

@@ -43,8 +43,8 @@ static int map_zeroes(struct soft_ns *ns)
 	ns->map_bytes = round_up(ns->blocks << ns->shift, (uint64_t)sysconf(_SC_PAGESIZE));
 	/* Addresses only, so that it can grow where it is: what passes over it may be inside. */
 	ns->room_bytes = ns->is_file ? 0 : ns->map_bytes * (RESIZE_FACTOR - 1);
-	mem = mmap(NULL, ns->map_bytes + ns->room_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-		   -1, 0);
+	mem = mmap(NULL, ns->map_bytes + ns->room_bytes, PROT_NONE,
+		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (mem == MAP_FAILED)
 		return nvmfr__fail(-ENOMEM, "soft namespace of %zu bytes: %s", ns->map_bytes,
 				   nvmfr__strerror(errno));
@@ -310,17 +310,21 @@ int nvmfr__soft_ns_remove(struct nvmfr_soft_target *target, uint32_t nsid)
 	return err;
 }
 
-static int check_size(const struct nvmfr_soft_target *target, const struct soft_ns *ns, uint64_t bytes)
+static int check_size(const struct nvmfr_soft_target *target, const struct soft_ns *ns,
+		      uint64_t bytes)
 {
 	uint64_t room = ns->map_bytes + ns->room_bytes;
 
 	if (ns->is_file)
-		return nvmfr__fail(-EINVAL, "soft target '%s': namespace %u is a file; only memory is resized",
-				   target->name, ns->nsid);
+		return nvmfr__fail(
+			-EINVAL, "soft target '%s': namespace %u is a file; only memory is resized",
+			target->name, ns->nsid);
 	if (bytes == 0 || bytes > room || bytes & ((UINT64_C(1) << ns->shift) - 1))
-		return nvmfr__fail(-EINVAL,
-				   "soft target '%s': namespace %u cannot have %llu bytes, but whole blocks up to %llu",
-				   target->name, ns->nsid, (unsigned long long)bytes, (unsigned long long)room);
+		return nvmfr__fail(
+			-EINVAL,
+			"soft target '%s': namespace %u cannot have %llu bytes, but whole blocks up to %llu",
+			target->name, ns->nsid, (unsigned long long)bytes,
+			(unsigned long long)room);
 	return 0;
 }
 
@@ -333,7 +337,8 @@ static int table_resize(struct nvmfr_soft_target *target, struct soft_ns *old, u
 	size_t whole = old->map_bytes + old->room_bytes;
 	size_t map = round_up(bytes, (uint64_t)sysconf(_SC_PAGESIZE));
 
-	if (!table || !ns || mprotect(old->mem, nvmfr__max_u64(map, old->map_bytes), PROT_READ | PROT_WRITE)) {
+	if (!table || !ns ||
+	    mprotect(old->mem, nvmfr__max_u64(map, old->map_bytes), PROT_READ | PROT_WRITE)) {
 		free(table);
 		free(ns);
 		return nvmfr__fail(-ENOMEM, "soft target '%s': no memory", target->name);
@@ -363,7 +368,8 @@ int nvmfr__soft_ns_resize(struct nvmfr_soft_target *target, uint32_t nsid, uint6
 	if (ns)
 		err = check_size(target, ns, size_bytes);
 	else
-		err = nvmfr__fail(-ENOENT, "soft target '%s': there is no namespace %u", target->name, nsid);
+		err = nvmfr__fail(-ENOENT, "soft target '%s': there is no namespace %u",
+				  target->name, nsid);
 	if (!err)
 		err = table_resize(target, ns, size_bytes);
 	nvmfr__soft_unlock(target);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #define DISCOVERY_NQN "nqn.2014-08.org.nvmexpress.discovery"
+#define NQN_A	      "nqn.2014-08.org.example:a"
 
 enum {
 	ENTRY = 1024,
@@ -70,7 +71,8 @@ static struct nvmfr_soft_target *target(const struct flow *f, const char *name)
 	struct nvmfr_soft_target *out;
 
 	opts.oaes |= UINT32_C(1) << OAES_DISCOVERY_BIT;
-	cr_assert_eq(nvmfr_soft_target_create(f->host, name, &opts, &out), 0, "%s", nvmfr_last_error());
+	cr_assert_eq(nvmfr_soft_target_create(f->host, name, &opts, &out), 0, "%s",
+		     nvmfr_last_error());
 	return out;
 }
 
@@ -119,7 +121,8 @@ Test(discovery, a_target_names_itself)
 	cr_expect(info(d).records == 1 && info(d).logs == 1 && info(d).generation == 1);
 	cr_expect_null(nvmfr_discovery_ctrl(d));
 	record = get(d, 0);
-	cr_expect(record.trtype == LOOP && record.subtype == NVM && record.cntlid == 0xffff && record.log == 0);
+	cr_expect(record.trtype == LOOP && record.subtype == NVM && record.cntlid == 0xffff &&
+		  record.log == 0);
 	cr_expect_str_eq(record.traddr, "t");
 	cr_expect_str_eq(record.subnqn, NVMFR_SOFT_SUBNQN);
 	cr_expect_eq(flow_counters(&f).open_connections, 0u, "one look");
@@ -138,7 +141,7 @@ struct uri_case {
 
 /* clang-format off */
 static const struct uri_case uris[] = {
-	{ { RDMA, 1, NVM, 7, "192.168.1.2", "4420", "nqn.2014-08.org.example:a" },
+	{ { RDMA, 1, NVM, 7, "192.168.1.2", "4420", NQN_A },
 	  "nvmf+rdma://192.168.1.2:4420/nqn.2014-08.org.example:a" },
 	{ { RDMA, 2, NVM, 7, "fe80::1", "4421", "nqn.2014-08.org.example:b" },
 	  "nvmf+rdma://[fe80::1]:4421/nqn.2014-08.org.example:b" },
@@ -173,7 +176,8 @@ static void expect_uris(char pad)
 		cr_expect_str_eq(record.traddr, uris[i].entry.traddr);
 		cr_expect_str_eq(record.trsvcid, uris[i].entry.trsvcid);
 		cr_expect_str_eq(record.subnqn, uris[i].entry.subnqn);
-		cr_expect(record.portid == 7 && record.asqsz == 32 && record.trtype == uris[i].entry.trtype);
+		cr_expect(record.portid == 7 && record.asqsz == 32 &&
+			  record.trtype == uris[i].entry.trtype);
 	}
 	nvmfr_discovery_release(d);
 	flow_down(&f);
@@ -191,13 +195,13 @@ Test(discovery, fields_that_end_with_nuls)
 
 Test(discovery, bad_records_are_left_out_and_counted)
 {
-	static const struct entry good = { RDMA, 1, NVM, 9, "10.0.0.1", "4420", "nqn.2014-08.org.example:a" };
+	static const struct entry good = { RDMA, 1, NVM, 9, "10.0.0.1", "4420", NQN_A };
 	static const struct entry bad[] = {
-		{ 99, 1, NVM, 0, "10.0.0.1", "4420", "nqn.2014-08.org.example:a" },
-		{ RDMA, 77, NVM, 0, "10.0.0.1", "4420", "nqn.2014-08.org.example:a" },
-		{ RDMA, 1, 9, 0, "10.0.0.1", "4420", "nqn.2014-08.org.example:a" },
-		{ RDMA, 1, NVM, 0, "", "4420", "nqn.2014-08.org.example:a" },
-		{ RDMA, 1, NVM, 0, "10.0.\x1b[2J", "4420", "nqn.2014-08.org.example:a" },
+		{ 99, 1, NVM, 0, "10.0.0.1", "4420", NQN_A },
+		{ RDMA, 77, NVM, 0, "10.0.0.1", "4420", NQN_A },
+		{ RDMA, 1, 9, 0, "10.0.0.1", "4420", NQN_A },
+		{ RDMA, 1, NVM, 0, "", "4420", NQN_A },
+		{ RDMA, 1, NVM, 0, "10.0.\x1b[2J", "4420", NQN_A },
 		{ RDMA, 1, NVM, 0, "10.0.0.1", "4420", "" },
 	};
 	struct entry entries[2 * ARRAY_SIZE(bad) + 1];
@@ -233,7 +237,8 @@ Test(discovery, logs_of_every_length)
 		struct nvmfr_discovery *d;
 
 		if (n)
-			entries[n - 1] = (struct entry){ RDMA, 1, NVM, n, "10.0.0.1", "4420", "nqn.2014-08.org.example:a" };
+			entries[n - 1] =
+				(struct entry){ RDMA, 1, NVM, n, "10.0.0.1", "4420", NQN_A };
 		set(f.target, entries, n, ' ');
 		d = ask(&f, 0);
 		cr_assert_eq(info(d).records, n + 1u);
@@ -253,7 +258,7 @@ Test(discovery, more_than_are_read)
 	up(&f);
 	cr_assert_not_null(bytes);
 	for (uint16_t i = 0; i < MOST + 9; i++) {
-		struct entry entry = { RDMA, 1, NVM, i, "10.0.0.1", "4420", "nqn.2014-08.org.example:a" };
+		struct entry entry = { RDMA, 1, NVM, i, "10.0.0.1", "4420", NQN_A };
 
 		make(bytes + i * (size_t)ENTRY, &entry, ' ');
 	}
@@ -276,10 +281,13 @@ static struct entry referral(const char *name)
 /* t -> a -> b -> a, t, itself; twice the same; and one that is not there. */
 Test(discovery, referrals_in_circles)
 {
-	const struct entry shared = { RDMA, 1, NVM, 5, "10.0.0.1", "4420", "nqn.2014-08.org.example:shared" };
+	const struct entry shared = {
+		RDMA, 1, NVM, 5, "10.0.0.1", "4420", "nqn.2014-08.org.example:shared"
+	};
 	struct entry of_t[] = { referral("a"), referral("a"), shared };
 	struct entry of_a[] = { shared, referral("b"), referral("t") };
-	struct entry of_b[] = { referral("a"), referral("t"), referral("b"), referral("nowhere"), shared };
+	struct entry of_b[] = { referral("a"), referral("t"), referral("b"), referral("nowhere"),
+				shared };
 	struct nvmfr_soft_target *a, *b;
 	unsigned int shares = 0;
 	struct nvmfr_discovery *d;
@@ -292,8 +300,8 @@ Test(discovery, referrals_in_circles)
 	set(a, of_a, ARRAY_SIZE(of_a), ' ');
 	set(b, of_b, ARRAY_SIZE(of_b), ' ');
 	d = ask(&f, 0);
-	cr_expect(info(d).logs == 3 && info(d).unreached == 1, "%u logs, %u unreached", info(d).logs,
-		  info(d).unreached);
+	cr_expect(info(d).logs == 3 && info(d).unreached == 1, "%u logs, %u unreached",
+		  info(d).logs, info(d).unreached);
 	cr_expect(flow_logged(&f, "nowhere"));
 	for (uint32_t i = 0; i < info(d).records; i++) {
 		shares += strcmp(get(d, i).subnqn, shared.subnqn) == 0;
@@ -354,20 +362,21 @@ Test(discovery, referrals_of_other_transports)
 
 /* ---- persistent ------------------------------------------------------------------------------ */
 
-static void expect_change(const struct flow *f, const struct nvmfr_discovery *d, uint64_t generation)
+static void expect_change(const struct flow *f, const struct nvmfr_discovery *d,
+			  uint64_t generation)
 {
 	struct nvmfr_event event = { .type = 0 };
 
 	for (int i = 0; i < 100 && nvmfr_host_events(f->host, &event, 1) == 0; i++)
 		flow_idle_ms(f, 10);
-	cr_expect(event.type == NVMFR_EVENT_DISCOVERY_CHANGED && event.ctrl == nvmfr_discovery_ctrl(d) &&
-			  event.value == generation,
+	cr_expect(event.type == NVMFR_EVENT_DISCOVERY_CHANGED &&
+			  event.ctrl == nvmfr_discovery_ctrl(d) && event.value == generation,
 		  "type %u, value %llu", event.type, (unsigned long long)event.value);
 }
 
 Test(discovery, a_persistent_one_hears_of_changes)
 {
-	struct entry entry = { RDMA, 1, NVM, 0, "10.0.0.1", "4420", "nqn.2014-08.org.example:a" };
+	struct entry entry = { RDMA, 1, NVM, 0, "10.0.0.1", "4420", NQN_A };
 	struct nvmfr_event event;
 	struct nvmfr_discovery *d;
 	struct flow f;
@@ -383,7 +392,8 @@ Test(discovery, a_persistent_one_hears_of_changes)
 		expect_change(&f, d, i + 1u);
 		cr_expect_eq(info(d).generation, i, "as it was");
 		cr_assert_eq(nvmfr_discovery_refresh(d), 0, "%s", nvmfr_last_error());
-		cr_expect(info(d).generation == i + 1u && info(d).records == 2 && get(d, 1).portid == i);
+		cr_expect(info(d).generation == i + 1u && info(d).records == 2 &&
+			  get(d, 1).portid == i);
 	}
 	/* Longer than its keep-alive timeout. */
 	flow_idle_ms(&f, 30000);
@@ -402,7 +412,7 @@ Test(discovery, a_persistent_one_hears_of_changes)
 
 Test(discovery, a_one_shot_asked_again)
 {
-	struct entry entry = { RDMA, 1, NVM, 3, "10.0.0.1", "4420", "nqn.2014-08.org.example:a" };
+	struct entry entry = { RDMA, 1, NVM, 3, "10.0.0.1", "4420", NQN_A };
 	struct nvmfr_event event;
 	struct nvmfr_discovery *d;
 	struct flow f;
@@ -433,7 +443,8 @@ static void *keeps_changing(void *arg)
 
 	for (uint16_t round = 1; !c->stop; round++) {
 		for (size_t i = 0; i < ARRAY_SIZE(entries); i++)
-			entries[i] = (struct entry){ RDMA, 1, NVM, round, "10.0.0.1", "4420", "nqn.2014-08.org.example:a" };
+			entries[i] =
+				(struct entry){ RDMA, 1, NVM, round, "10.0.0.1", "4420", NQN_A };
 		set(c->f->target, entries, ARRAY_SIZE(entries) - round % 7, ' ');
 		usleep(500);
 	}
@@ -483,8 +494,8 @@ Test(discovery, never_a_mixture_from_a_target_thread, .timeout = 60)
 
 Test(discovery, a_refused_or_silent_log)
 {
-	struct nvmfr_soft_fault fault =
-		flow_fault(NVMFR_SOFT_FAULT_STATUS, 0, OPC_GET_LOG, LID_DISCOVERY, STATUS_INTERNAL_ERROR);
+	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_STATUS, 0, OPC_GET_LOG,
+						   LID_DISCOVERY, STATUS_INTERNAL_ERROR);
 	struct nvmfr_discovery *d;
 	struct flow f;
 

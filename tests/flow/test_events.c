@@ -49,8 +49,9 @@ static void expect(const struct flow *f, uint32_t type, uint32_t nsid, uint64_t 
 	struct nvmfr_event event = next(f);
 
 	cr_expect(event.type == type && event.nsid == nsid && event.value == value,
-		  "type %u, namespace %u, value %llu instead of %u, %u, %llu", event.type, event.nsid,
-		  (unsigned long long)event.value, type, nsid, (unsigned long long)value);
+		  "type %u, namespace %u, value %llu instead of %u, %u, %llu", event.type,
+		  event.nsid, (unsigned long long)event.value, type, nsid,
+		  (unsigned long long)value);
 	cr_expect(event.ctrl == f->ctrl && event.reserved == 0);
 }
 
@@ -114,7 +115,8 @@ Test(events, live_and_lost)
 	up(&f, OAES_ALL);
 	nvmfr_soft_drop(f.target);
 	event = next(&f);
-	cr_expect(event.type == NVMFR_EVENT_STATE && event.ctrl == f.ctrl && event.value == NVMFR_STATE_LOST);
+	cr_expect(event.type == NVMFR_EVENT_STATE && event.ctrl == f.ctrl &&
+		  event.value == NVMFR_STATE_LOST);
 	cr_expect_eq(event.result, nvmfr_ctrl_wait(f.ctrl, 0));
 	cr_expect_eq(event.result, -ENOTCONN);
 	expect_none(&f);
@@ -123,8 +125,8 @@ Test(events, live_and_lost)
 
 Test(events, a_connect_that_fails)
 {
-	struct nvmfr_soft_fault fault =
-		flow_fault(NVMFR_SOFT_FAULT_CM_REJECT, NVMFR_SOFT_ANY, NVMFR_SOFT_ANY, NVMFR_SOFT_ANY, 0);
+	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_CM_REJECT, NVMFR_SOFT_ANY,
+						   NVMFR_SOFT_ANY, NVMFR_SOFT_ANY, 0);
 	struct nvmfr_event event;
 	struct flow f;
 
@@ -287,7 +289,8 @@ Test(events, io_goes_on_while_namespaces_change)
 			uint32_t nsid = i % 2 + 1;
 			int err = nvmfr_read(f.qp, nsid, i, 1, buf, i * BLOCK, i);
 
-			cr_assert(err == 0 || (nsid == 2 && err == -ENOENT), "%d %s", err, nvmfr_last_error());
+			cr_assert(err == 0 || (nsid == 2 && err == -ENOENT), "%d %s", err,
+				  nvmfr_last_error());
 			sent += err == 0;
 		}
 		if (round % 2 == 0)
@@ -295,7 +298,8 @@ Test(events, io_goes_on_while_namespaces_change)
 		flow_wait(f.qp, done, sent);
 		for (unsigned int i = 0; i < sent; i++)
 			cr_expect(done[i].result == 0 ||
-				  (done[i].user_data % 2 && (done[i].status & 0x7ff) == STATUS_INVALID_NAMESPACE));
+				  (done[i].user_data % 2 &&
+				   (done[i].status & 0x7ff) == STATUS_INVALID_NAMESPACE));
 		expect(&f, round % 2 ? NVMFR_EVENT_NS_ADDED : NVMFR_EVENT_NS_REMOVED, 2, 0);
 	}
 	flow_release(buf);
@@ -318,8 +322,8 @@ Test(events, more_than_fit_the_page_and_the_queue)
 	cr_assert_eq(nvmfr_host_events(f.host, events, QUEUE + 1), QUEUE + 1);
 	for (uint32_t i = 0; i < QUEUE; i++)
 		cr_expect(events[i].type == NVMFR_EVENT_NS_ADDED && events[i].nsid == i + 2);
-	cr_expect(events[QUEUE].type == NVMFR_EVENT_OVERFLOW && events[QUEUE].value == MANY - QUEUE &&
-		  !events[QUEUE].ctrl);
+	cr_expect(events[QUEUE].type == NVMFR_EVENT_OVERFLOW &&
+		  events[QUEUE].value == MANY - QUEUE && !events[QUEUE].ctrl);
 	expect_none(&f);
 	for (uint32_t nsid = nvmfr_ns_next(f.ctrl, 0); nsid; nsid = nvmfr_ns_next(f.ctrl, nsid))
 		cr_expect_eq(nsid, ++listed);
@@ -336,8 +340,8 @@ Test(events, more_than_fit_the_page_and_the_queue)
 
 Test(events, a_refused_list_means_all)
 {
-	struct nvmfr_soft_fault fault =
-		flow_fault(NVMFR_SOFT_FAULT_STATUS, 0, OPC_GET_LOG, LID_CHANGED_NS, STATUS_INTERNAL_ERROR);
+	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_STATUS, 0, OPC_GET_LOG,
+						   LID_CHANGED_NS, STATUS_INTERNAL_ERROR);
 	struct flow f;
 
 	up(&f, OAES_ALL);
@@ -349,8 +353,8 @@ Test(events, a_refused_list_means_all)
 
 Test(events, a_scan_that_fails_is_done_again)
 {
-	struct nvmfr_soft_fault fault =
-		flow_fault(NVMFR_SOFT_FAULT_STATUS, 0, OPC_IDENTIFY, CNS_ACTIVE_LIST, STATUS_INTERNAL_ERROR);
+	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_STATUS, 0, OPC_IDENTIFY,
+						   CNS_ACTIVE_LIST, STATUS_INTERNAL_ERROR);
 	struct nvmfr_event event;
 	struct flow f;
 
@@ -451,7 +455,8 @@ static void expect_passed(const struct flow *f, uint32_t notice, uint32_t type)
 	cr_expect_eq(event.aer_type, (notice & 7));
 	cr_expect_eq(event.aer_info, (notice >> 8 & 0xff));
 	cr_expect_eq(event.log_page, (notice >> 16));
-	cr_expect(event.ctrl == f->ctrl && event.nsid == 0 && event.value == 0 && event.result == 0);
+	cr_expect(event.ctrl == f->ctrl && event.nsid == 0 && event.value == 0 &&
+		  event.result == 0);
 	/* The page is the application's to read: until then the controller keeps silent. */
 	notify(f, notice);
 	expect_none(f);
@@ -505,7 +510,8 @@ Test(events, others)
 /* A target that does not know the bits of health still tells of namespaces. */
 Test(events, health_refused)
 {
-	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_STATUS, 0, OPC_SET_FEATURES, FID_EVENT_CONFIG, 2);
+	struct nvmfr_soft_fault fault =
+		flow_fault(NVMFR_SOFT_FAULT_STATUS, 0, OPC_SET_FEATURES, FID_EVENT_CONFIG, 2);
 	struct flow f;
 
 	flow_host(&f);
@@ -642,8 +648,11 @@ static void two_readers(uint32_t flags)
 	for (int i = 0; i < 2; i++)
 		pthread_join(threads[i], NULL);
 	cr_expect_eq(readers[0].count[NVMFR_EVENT_STATE] + readers[1].count[NVMFR_EVENT_STATE], 1u);
-	cr_expect_eq(readers[0].count[NVMFR_EVENT_NS_ADDED] + readers[1].count[NVMFR_EVENT_NS_ADDED], ROUNDS / 2u);
-	cr_expect_eq(readers[0].count[NVMFR_EVENT_NS_REMOVED] + readers[1].count[NVMFR_EVENT_NS_REMOVED],
+	cr_expect_eq(readers[0].count[NVMFR_EVENT_NS_ADDED] +
+			     readers[1].count[NVMFR_EVENT_NS_ADDED],
+		     ROUNDS / 2u);
+	cr_expect_eq(readers[0].count[NVMFR_EVENT_NS_REMOVED] +
+			     readers[1].count[NVMFR_EVENT_NS_REMOVED],
 		     ROUNDS / 2u);
 	flow_down(&f);
 }

@@ -37,7 +37,8 @@ static void live(struct ctrl_rig *r, uint32_t n)
 	r->ctrl->ns = nvmfr__ns_table_new(n);
 	cr_assert_not_null(r->ctrl->ns);
 	for (uint32_t i = 0; i < n; i++)
-		r->ctrl->ns->entries[i] = (struct ns_entry){ .blocks = 100, .nsid = i + 1, .shift = 9 };
+		r->ctrl->ns->entries[i] =
+			(struct ns_entry){ .blocks = 100, .nsid = i + 1, .shift = 9 };
 	nvmfr__admin_arm_aers(r->ctrl);
 }
 
@@ -65,7 +66,8 @@ static void sent(const struct ctrl_rig *r, uint8_t opcode, uint32_t nsid, uint32
 {
 	cr_assert_eq(last(r)[0], opcode, "opcode %02x", last(r)[0]);
 	cr_expect_eq(scripted_le(last(r) + 4, 4), nsid);
-	cr_expect_eq(scripted_le(last(r) + 40, 4), cdw10, "CDW10 %08x", (unsigned int)scripted_le(last(r) + 40, 4));
+	cr_expect_eq(scripted_le(last(r) + 40, 4), cdw10, "CDW10 %08x",
+		     (unsigned int)scripted_le(last(r) + 40, 4));
 }
 
 static void answer(struct ctrl_rig *r, uint16_t status)
@@ -96,8 +98,10 @@ static void told(struct ctrl_rig *r, uint32_t type, uint32_t nsid, uint64_t valu
 	struct nvmfr_event event = { .type = 0 };
 
 	cr_assert_eq(nvmfr__events_take(&r->host.events, &event, 1), 1u);
-	cr_expect(event.ctrl == r->ctrl && event.type == type && event.nsid == nsid && event.value == value,
-		  "type %u, namespace %u, value %llu", event.type, event.nsid, (unsigned long long)event.value);
+	cr_expect(event.ctrl == r->ctrl && event.type == type && event.nsid == nsid &&
+			  event.value == value,
+		  "type %u, namespace %u, value %llu", event.type, event.nsid,
+		  (unsigned long long)event.value);
 }
 
 static void told_all(struct ctrl_rig *r)
@@ -134,7 +138,8 @@ Test(ctrl_notice, what_is_known_is_not_read_again)
 	sent(&r, OPCODE_IDENTIFY, 7, CNS_NS);
 	answer_ns(&r, 300);
 	cr_expect(!r.ctrl->steps && r.ctrl->ns->count == 5);
-	cr_expect(nvmfr__ns_find(r.ctrl->ns, 1)->blocks == 100 && nvmfr__ns_find(r.ctrl->ns, 3)->blocks == 200 &&
+	cr_expect(nvmfr__ns_find(r.ctrl->ns, 1)->blocks == 100 &&
+		  nvmfr__ns_find(r.ctrl->ns, 3)->blocks == 200 &&
 		  nvmfr__ns_find(r.ctrl->ns, 7)->blocks == 300);
 	told(&r, NVMFR_EVENT_NS_CHANGED, 3, NVMFR_NS_CHANGE_SIZE);
 	told(&r, NVMFR_EVENT_NS_REMOVED, 4, 0);
@@ -226,7 +231,8 @@ Test(ctrl_notice, failures_are_tried_again_with_pauses_that_grow)
 		log_was_read(&r);
 		answer_list(&r, changed, 1);
 		answer(&r, 0x0006);
-		cr_expect(!r.ctrl->steps && r.ctrl->state == NVMFR_STATE_LIVE && !r.ctrl->shut_down);
+		cr_expect(!r.ctrl->steps && r.ctrl->state == NVMFR_STATE_LIVE &&
+			  !r.ctrl->shut_down);
 		cr_expect_not_null(strstr(r.log, "active namespaces"), "%s", r.log);
 		before = r.s->sent;
 		cr_expect_eq(pass(&r), ctrl_rig_now(&r) + MS_NS(pause));
@@ -263,7 +269,8 @@ Test(ctrl_notice, no_answer_ends_the_association)
 	ctrl_rig_wait_ms(&r, CTRL_RIG_ADMIN_MS);
 	pass(&r);
 	cr_expect_eq(r.ctrl->state, NVMFR_STATE_LOST);
-	cr_expect_not_null(strstr(r.ctrl->sentence, "changed namespace list"), "%s", r.ctrl->sentence);
+	cr_expect_not_null(strstr(r.ctrl->sentence, "changed namespace list"), "%s",
+			   r.ctrl->sentence);
 	told(&r, NVMFR_EVENT_STATE, 0, NVMFR_STATE_LOST);
 	cr_expect_eq(pass(&r), UINT64_MAX);
 	down(&r);
@@ -327,8 +334,9 @@ static void take_numbers(struct host_events *events, uint64_t first, uint64_t n)
 
 	for (uint64_t i = first; i < first + n; i++) {
 		cr_assert_eq(nvmfr__events_take(events, &event, 1), 1u);
-		cr_assert(event.type == NVMFR_EVENT_OTHER && event.value == i, "%llu instead of %llu",
-			  (unsigned long long)event.value, (unsigned long long)i);
+		cr_assert(event.type == NVMFR_EVENT_OTHER && event.value == i,
+			  "%llu instead of %llu", (unsigned long long)event.value,
+			  (unsigned long long)i);
 	}
 }
 
