@@ -136,7 +136,7 @@ copy_mistakes() {
 	cmp "$work/disk" "$work/back" # a mistake does not truncate the file
 }
 
-# ---- epoll, identify, probe
+# ---- epoll, identify, discover, probe
 
 epoll_reads() {
 	says '^5000 reads of 4096 bytes, up to 16 at a time' "$bin/epoll" "$ram" 5000 16
@@ -164,6 +164,34 @@ identify_table() {
 	says '^subnqn +nqn\.' "$bin/identify" "$ram"
 	says '^ +1 +16384 +512 ' "$bin/identify" "$ram"
 	refuses 'usage' "$bin/identify"
+}
+
+discover_json() {
+	bounded "$bin/discover" --json "$ram" >"$work/json"
+	json '(lambda r: d["generation"] == 1 and d["logs"] == 1 and d["skipped"] == 0 and r["trtype"] == "loop"
+		and r["subtype"] == "nvm" and r["subnqn"].startswith("nqn."))(*d["records"])' "$work/json"
+}
+
+discover_table() {
+	says '^generation 1, 1 records of 1 logs' "$bin/discover" "$ram"
+	says '^nvm +loop .* nqn\.' "$bin/discover" --no-referrals "$ram"
+	refuses 'usage' "$bin/discover"
+	refuses 'no soft target' "$bin/discover" nvmf+soft://nowhere
+}
+
+# It goes on after its first list, until it is told to end.
+discover_watch() {
+	local pid status=0
+	"$bin/discover" --watch "$ram" >"$work/watched" 2>&1 &
+	pid=$!
+	for _ in $(seq 1200); do
+		! grep -q '^nvm ' "$work/watched" || break
+		sleep 0.1
+	done
+	grep -q '^nvm ' "$work/watched"
+	kill "$pid"
+	wait "$pid" || status=$?
+	[ $status = 143 ] || { cat "$work/watched"; return 1; }
 }
 
 probe_both() {
@@ -555,6 +583,9 @@ check 'epoll' epoll_reads
 check 'identify, JSON' identify_json
 check 'identify, dump' identify_dump
 check 'identify, table' identify_table
+check 'discover, JSON' discover_json
+check 'discover, table' discover_table
+check 'discover, watching' discover_watch
 check 'probe' probe_both
 check 'perf, workloads' perf_workloads
 check 'perf, latency' perf_latency

@@ -47,6 +47,8 @@ struct nvmfr_prepared;
 struct nvmfr_group;
 /** Registered memory, good for every controller of its host. */
 struct nvmfr_buffer;
+/** What discovery controllers told. */
+struct nvmfr_discovery;
 
 /* ---- library ---------------------------------------------------------------------------------- */
 
@@ -495,6 +497,181 @@ NVMFR_API int nvmfr_ns_info(const struct nvmfr_ctrl *ctrl, uint32_t nsid, struct
  * Returns: 0; -EBUSY queue pairs exist, and nothing happened.
  */
 NVMFR_API int nvmfr_disconnect(struct nvmfr_ctrl *ctrl, int timeout_ms);
+
+/* ---- events ----------------------------------------------------------------------------------- */
+
+/** What happened. */
+enum nvmfr_event_type {
+	NVMFR_EVENT_STATE = 1,         /**< a controller is live or lost; value: enum nvmfr_state, result: as nvmfr_ctrl_wait() */
+	NVMFR_EVENT_NS_ADDED,          /**< nsid can be used now */
+	NVMFR_EVENT_NS_REMOVED,        /**< nsid is not active any more: submits to it answer -ENOENT */
+	NVMFR_EVENT_NS_CHANGED,        /**< nsid is another now; value: enum nvmfr_ns_change */
+	NVMFR_EVENT_ANA_CHANGED,       /**< an ANA state; value: the ANA log's change count, 0: it could not be read */
+	NVMFR_EVENT_DISCOVERY_CHANGED, /**< the discovery log; value: its generation counter, 0: it could not be read */
+	NVMFR_EVENT_ERROR,             /**< passed on: aer_type, aer_info, log_page */
+	NVMFR_EVENT_HEALTH,            /**< passed on: a critical warning, aer_info tells which */
+	NVMFR_EVENT_FIRMWARE,          /**< passed on: firmware is being activated, the controller pauses */
+	NVMFR_EVENT_VENDOR,            /**< passed on: the vendor's own */
+	NVMFR_EVENT_OTHER,             /**< passed on: any other asynchronous event */
+	NVMFR_EVENT_OVERFLOW           /**< nobody fetched them: value events were lost here. ctrl is NULL */
+};
+
+/** What is another with a namespace; NVMFR_EVENT_NS_CHANGED without any: nothing that nvmfr_ns_info() tells. */
+enum nvmfr_ns_change {
+	NVMFR_NS_CHANGE_SIZE = 1,     /**< its capacity */
+	NVMFR_NS_CHANGE_FORMAT = 2,   /**< block size or metadata */
+	NVMFR_NS_CHANGE_IDENTITY = 4, /**< NGUID, UUID or EUI-64: it is not the same namespace */
+	NVMFR_NS_CHANGE_PROTECTION = 8 /**< write protection */
+};
+
+/** One event; a fixed size, for arrays. */
+struct nvmfr_event {
+	struct nvmfr_ctrl *ctrl; /**< whose; NULL: the host's */
+	uint32_t type;           /**< enum nvmfr_event_type; expect others of later versions */
+	uint32_t nsid;           /**< of NVMFR_EVENT_NS_*; else 0 */
+	uint64_t value;          /**< see the type; passed on: the completion's dword 1 */
+	int32_t result;          /**< see the type; else 0 */
+	uint8_t aer_type;        /**< passed on: Asynchronous Event Type as it came */
+	uint8_t aer_info;        /**< passed on: Asynchronous Event Information */
+	uint8_t log_page;        /**< passed on: Log Page Identifier. The controller tells no more of that kind until it is read */
+	uint8_t reserved;        /**< zero */
+};
+
+/**
+ * Fetches events of all controllers of a host, oldest first, without waiting. The queue holds 256; what does
+ * not fit is lost, and NVMFR_EVENT_OVERFLOW stands in its place: look at states and namespaces anew then.
+ * Each event is fetched once, by whoever comes first. After nvmfr_disconnect() none of that controller comes.
+ * With NVMFR_HOST_MANUAL they arise in nvmfr_host_poll() and in functions that wait.
+ *
+ * @param host  the host
+ * @param out   room for max
+ * @param max   1 or more
+ *
+ * Threads: any.
+ * Returns: how many, 0: none is there; -EINVAL; -EOWNERDEAD in a forked child.
+ */
+NVMFR_API int nvmfr_host_events(struct nvmfr_host *host, struct nvmfr_event *out, unsigned int max);
+
+/**
+ * A descriptor that is readable as long as there are events (epoll, poll, select).
+ *
+ * @param host  the host
+ *
+ * Threads: any.
+ * Returns: the descriptor, owned by the host; -EINVAL host is NULL; -EOWNERDEAD in a forked child; -EMFILE or
+ * another errno of a descriptor that could not be had.
+ */
+NVMFR_API int nvmfr_host_event_fd(struct nvmfr_host *host);
+
+/* ---- discovery -------------------------------------------------------------------------------- */
+
+/** Flags of nvmfr_discover(). */
+enum nvmfr_discover_flags {
+	NVMFR_DISCOVER_PERSISTENT = 1,  /**< stays connected: NVMFR_EVENT_DISCOVERY_CHANGED comes when the log changes */
+	NVMFR_DISCOVER_NO_REFERRALS = 2 /**< reads the one log; referrals stay records */
+};
+
+/** A record of a discovery log. Values as on the wire (NVMe over Fabrics, Discovery Log Page Entry). */
+struct nvmfr_discovery_record {
+	size_t size;       /**< sizeof this struct, set by the caller */
+	uint8_t trtype;    /**< 1 RDMA, 2 FC, 3 TCP, 254 this host (embedded targets) */
+	uint8_t adrfam;    /**< 1 IPv4, 2 IPv6, 3 InfiniBand, 4 FC, 254 this host */
+	uint8_t subtype;   /**< 1 a referral to another discovery controller, 2 an NVM subsystem, 3 the discovery subsystem itself */
+	uint8_t treq;      /**< transport requirements */
+	uint16_t portid;   /**< the subsystem's port */
+	uint16_t cntlid;   /**< controller ID; FFFFh: any */
+	uint16_t asqsz;    /**< entries of the admin queue */
+	uint16_t eflags;   /**< entry flags */
+	uint32_t log;      /**< whose log it is of: 0 the one asked, then those referred to */
+	char traddr[257];  /**< address, terminated, blanks stripped */
+	char trsvcid[33];  /**< port, terminated, blanks stripped */
+	char subnqn[224];  /**< NQN of the subsystem */
+	char uri[542];     /**< for nvmfr_ctrl_opts.uri; "": this library cannot connect there */
+};
+
+/** What was read. */
+struct nvmfr_discovery_info {
+	size_t size;         /**< sizeof this struct, set by the caller */
+	uint64_t generation; /**< generation counter of the log asked for */
+	uint64_t left_out;   /**< records beyond 16384, which were not read */
+	uint32_t records;    /**< for nvmfr_discovery_get() */
+	uint32_t logs;       /**< read: one, and those referred to */
+	uint32_t skipped;    /**< bad records that were left out; the log has the reasons of the first ones */
+	uint32_t unreached;  /**< referrals that could not be followed; the log has the reasons */
+};
+
+/**
+ * Asks a discovery controller what there is, and waits for it. All records are of one generation of their log.
+ * Referrals are followed (up to 63 other places, each once; what is in several logs is told once); what is bad in a log
+ * or cannot be reached is left out and counted. With NVMFR_HOST_MANUAL it drives the host meanwhile.
+ *
+ * @param host   the host
+ * @param opts   the controller. A URI may lack the subsystem (`nvmf+rdma://ADDRESS[:PORT]`), subnqn may be NULL: it
+ *               is the discovery subsystem then. kato_ms is used with NVMFR_DISCOVER_PERSISTENT only
+ * @param flags  enum nvmfr_discover_flags
+ * @param out    receives what was found, NULL on failure
+ *
+ * Threads: any; what comes out belongs to one thread at a time.
+ * Returns: 0; -EINVAL, also: it is not a discovery controller; -EAGAIN the log changed each time while it was read;
+ * -ETIMEDOUT connect_timeout_ms, which bounds each connect and the reading of each log, or admin_timeout_ms; else as
+ * nvmfr_connect() and nvmfr_ctrl_wait().
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_discover(struct nvmfr_host *host, const struct nvmfr_ctrl_opts *opts,
+					      uint32_t flags, struct nvmfr_discovery **out);
+
+/**
+ * Asks again. On failure what was found before stays.
+ *
+ * @param discovery  from nvmfr_discover()
+ *
+ * Threads: the owner.
+ * Returns: 0; -ENOTCONN a persistent one has lost its controller: release it and discover anew; else as
+ * nvmfr_discover().
+ */
+NVMFR_API int nvmfr_discovery_refresh(struct nvmfr_discovery *discovery);
+
+/**
+ * The controller of a persistent one: nvmfr_event.ctrl of its events. It is not to be disconnected.
+ *
+ * @param discovery  from nvmfr_discover()
+ *
+ * Threads: the owner.
+ * Returns: the controller; NULL: it is not persistent.
+ */
+NVMFR_API struct nvmfr_ctrl *nvmfr_discovery_ctrl(const struct nvmfr_discovery *discovery);
+
+/**
+ * What was read, in numbers.
+ *
+ * @param discovery  from nvmfr_discover()
+ * @param info       with size set; filled as far as it goes
+ *
+ * Threads: the owner.
+ * Returns: 0; -EINVAL.
+ */
+NVMFR_API int nvmfr_discovery_info(const struct nvmfr_discovery *discovery, struct nvmfr_discovery_info *info);
+
+/**
+ * A record.
+ *
+ * @param discovery  from nvmfr_discover()
+ * @param index      0 to nvmfr_discovery_info.records - 1
+ * @param record     with size set; filled as far as it goes
+ *
+ * Threads: the owner.
+ * Returns: 0; -ENOENT there are fewer; -EINVAL.
+ */
+NVMFR_API int nvmfr_discovery_get(const struct nvmfr_discovery *discovery, uint32_t index,
+				  struct nvmfr_discovery_record *record);
+
+/**
+ * Ends it, and the association of a persistent one.
+ *
+ * @param discovery  from nvmfr_discover(), or NULL
+ *
+ * Threads: the owner; before its host ends.
+ */
+NVMFR_API void nvmfr_discovery_release(struct nvmfr_discovery *discovery);
 
 /* ---- queue pair ------------------------------------------------------------------------------- */
 

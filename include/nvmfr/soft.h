@@ -136,6 +136,56 @@ NVMFR_API int nvmfr_soft_ns_add(struct nvmfr_soft_target *target, const struct n
  */
 NVMFR_API int nvmfr_soft_ns_remove(struct nvmfr_soft_target *target, uint32_t nsid);
 
+/**
+ * Gives a namespace of RAM another size: up to four times the one that it was made with. What is cut off is lost,
+ * what is gained reads as zero.
+ *
+ * @param target      the target
+ * @param nsid        the namespace
+ * @param size_bytes  whole blocks, 1 or more
+ *
+ * Threads: any.
+ * Returns: 0; -ENOENT; -EINVAL a size that cannot be, or a file; -ENOMEM.
+ */
+NVMFR_API int nvmfr_soft_ns_resize(struct nvmfr_soft_target *target, uint32_t nsid, uint64_t size_bytes);
+
+/** Some asynchronous events for nvmfr_soft_notify(). */
+enum nvmfr_soft_notice {
+	NVMFR_SOFT_NOTICE_ERROR = 0x010000,     /**< error: invalid doorbell register, log page 01h */
+	NVMFR_SOFT_NOTICE_HEALTH = 0x020101,    /**< health: temperature, log page 02h */
+	NVMFR_SOFT_NOTICE_FIRMWARE = 0x030102,  /**< notice: firmware activation starting, log page 03h */
+	NVMFR_SOFT_NOTICE_ANA = 0x0c0302,       /**< notice: ANA change, log page 0Ch */
+	NVMFR_SOFT_NOTICE_DISCOVERY = 0x70f002, /**< notice: discovery log change, log page 70h; to discovery controllers */
+	NVMFR_SOFT_NOTICE_VENDOR = 0xc00007     /**< vendor specific, log page C0h, which the target does not have */
+};
+
+/**
+ * Sends an asynchronous event to all controllers that want it (notices: those that enabled them; what OAES does
+ * not offer cannot be enabled). As with any controller it waits for an event request, and the same page is not
+ * announced again before it was read. Also counts the ANA log and the discovery log on.
+ *
+ * @param target  the target
+ * @param notice  dword 0 of the completion: type, information << 8, log page << 16; enum nvmfr_soft_notice has some
+ *
+ * Threads: any.
+ * Returns: 0; -EINVAL.
+ */
+NVMFR_API int nvmfr_soft_notify(struct nvmfr_soft_target *target, uint32_t notice);
+
+/**
+ * Puts entries of the caller's into the target's discovery log, behind its own, which names the target: bytes as they
+ * go out, also bad ones. Those of an earlier call go. The generation counter moves on, and discovery controllers
+ * that asked for it are told.
+ *
+ * @param target   the target
+ * @param entries  count times 1,024 bytes (Discovery Log Page Entry), copied
+ * @param count    0 to 65,536
+ *
+ * Threads: any.
+ * Returns: 0; -EINVAL; -ENOMEM.
+ */
+NVMFR_API int nvmfr_soft_discovery_set(struct nvmfr_soft_target *target, const void *entries, uint32_t count);
+
 /** What a fault does to the command (or connection) that it matches. */
 enum nvmfr_soft_fault_kind {
 	NVMFR_SOFT_FAULT_STATUS = 1,     /**< answers with NVMe status `value`, without doing it */

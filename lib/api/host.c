@@ -54,6 +54,7 @@ static void init_locks(struct nvmfr_host *host)
 
 	pthread_mutex_init(&host->lock, NULL);
 	pthread_mutex_init(&host->buffers_lock, NULL);
+	nvmfr__events_open(&host->events);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&host->changed, &attr);
@@ -64,6 +65,7 @@ static void free_host(struct nvmfr_host *host)
 {
 	free(host->log.arg);
 	nvmfr__wipe_free(&host->wipe_pages);
+	nvmfr__events_close(&host->events);
 	pthread_cond_destroy(&host->changed);
 	pthread_mutex_destroy(&host->buffers_lock);
 	pthread_mutex_destroy(&host->lock);

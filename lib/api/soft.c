@@ -168,6 +168,38 @@ int nvmfr_soft_ns_remove(struct nvmfr_soft_target *target, uint32_t nsid)
 	return err ? err : nvmfr__soft_ns_remove(target, nsid);
 }
 
+int nvmfr_soft_ns_resize(struct nvmfr_soft_target *target, uint32_t nsid, uint64_t size_bytes)
+{
+	int err = check_target(target);
+
+	return err ? err : nvmfr__soft_ns_resize(target, nsid, size_bytes);
+}
+
+int nvmfr_soft_notify(struct nvmfr_soft_target *target, uint32_t notice)
+{
+	int err = check_target(target);
+
+	if (!err && (notice & ~UINT32_C(0xffff07)))
+		err = nvmfr__fail(-EINVAL,
+				  "soft notice %xh has bits beyond type, information and log page",
+				  notice);
+	if (!err)
+		nvmfr__soft_notify(target, notice);
+	return err;
+}
+
+int nvmfr_soft_discovery_set(struct nvmfr_soft_target *target, const void *entries, uint32_t count)
+{
+	int err = check_target(target);
+
+	if (!err && count && !entries)
+		err = nvmfr__fail(-EINVAL, "soft discovery log: entries is NULL");
+	if (!err && count > 65536)
+		err = nvmfr__fail(-EINVAL, "soft discovery log: %u entries, at most 65536 can be",
+				  count);
+	return err ? err : nvmfr__soft_discovery_set(target, entries, count);
+}
+
 /* ---- faults and counters ------------------------------------------------------------------- */
 
 int nvmfr_soft_fault_add(struct nvmfr_soft_target *target, const struct nvmfr_soft_fault *fault)

@@ -5,9 +5,8 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "ctrl/ctrl.h"
+#include "ctrl/notice.h"
 #include "wire/admin.h"
-#include "wire/logpage.h"
 #include "wire/status.h"
 
 int nvmfr__admin_open(struct nvmfr_ctrl *ctrl, struct fab_ep *ep)
@@ -58,6 +57,8 @@ void nvmfr__admin_close(struct nvmfr_ctrl *ctrl)
 	ctrl->aers = 0;
 	ctrl->admin_failed = false;
 	ctrl->aer_ns = 0;
+	ctrl->notices = ctrl->working = 0;
+	ctrl->notice_ns = ctrl->end_ns = 0;
 }
 
 /* ---- keep-alive ------------------------------------------------------------------------------ */
@@ -134,6 +135,7 @@ static void aer_answered(struct nvmfr_ctrl *ctrl, const struct nvmfr_completion 
 	nvmfr__log(&ctrl->host->log, NVMFR_LOG_INFO,
 		   "%s: asynchronous event, type %u, information 0x%02x, log page 0x%02x",
 		   ctrl->target.subnqn, event.type, event.info, event.lid);
+	nvmfr__notice_take(ctrl, &event);
 	/* A peer that answers at once shall not keep the service busy: a pause between rounds. */
 	if (!ctrl->aer_ns)
 		ctrl->aer_ns = ctrl_now(ctrl) + MS_NS(CTRL_AER_PAUSE_MS);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "ctrl/notice.h"
 #include "ctrl/nsscan.h"
 #include "ctrl/soft_lookup.h"
 
@@ -99,6 +100,7 @@ void nvmfr__ctrl_forget(struct nvmfr_ctrl *ctrl)
 void nvmfr__ctrl_free(struct nvmfr_ctrl *ctrl)
 {
 	unlink_ctrl(ctrl);
+	nvmfr__events_forget(&ctrl->host->events, ctrl);
 	nvmfr__resolve_end(&ctrl->resolve);
 	nvmfr__admin_close(ctrl);
 	nvmfr__soft_let_go(ctrl);
@@ -145,9 +147,10 @@ static void tell_loss(const struct nvmfr_ctrl *ctrl, bool was_live)
 void nvmfr__ctrl_lose(struct nvmfr_ctrl *ctrl, int err, const char *fmt, ...)
 {
 	va_list args;
-	bool was_live = ctrl->state == NVMFR_STATE_LIVE, again;
+	const enum nvmfr_state before = ctrl->state;
+	bool was_live = before == NVMFR_STATE_LIVE, again;
 
-	if (ctrl->state == NVMFR_STATE_LOST)
+	if (before == NVMFR_STATE_LOST)
 		return;
 	va_start(args, fmt);
 	vsnprintf(ctrl->sentence, sizeof(ctrl->sentence), fmt, args);
@@ -157,6 +160,8 @@ void nvmfr__ctrl_lose(struct nvmfr_ctrl *ctrl, int err, const char *fmt, ...)
 	ctrl->state = again ? NVMFR_STATE_RECOVERING : NVMFR_STATE_LOST;
 	ctrl->steps = NULL;
 	ctrl->shut_down = !again;
+	if (ctrl->state != before)
+		nvmfr__event_state(ctrl);
 	tell_loss(ctrl, was_live);
 	nvmfr__resolve_end(&ctrl->resolve);
 	nvmfr__ns_scan_end(ctrl);
@@ -246,7 +251,9 @@ uint64_t nvmfr__ctrl_pass(struct nvmfr_ctrl *ctrl)
 	uint64_t due = nvmfr__admin_pass(ctrl);
 
 	due = nvmfr__min_u64(due, recover_pass(ctrl));
+	nvmfr__notice_start(ctrl);
 	due = nvmfr__min_u64(due, nvmfr__sequence_pass(ctrl));
+	due = nvmfr__min_u64(due, nvmfr__notice_due(ctrl));
 	due = nvmfr__min_u64(due, nvmfr__ioqueue_pass(ctrl));
 	due = nvmfr__min_u64(due, nvmfr__admin_arm(ctrl));
 	if (ctrl->state != before || ctrl->shut_down != ending)
@@ -257,8 +264,13 @@ uint64_t nvmfr__ctrl_pass(struct nvmfr_ctrl *ctrl)
 void nvmfr__ctrl_shut_down(struct nvmfr_ctrl *ctrl, uint64_t deadline_ns)
 {
 	ctrl->ending = true;
-	if (ctrl->state != NVMFR_STATE_LIVE || ctrl->steps) {
+	if (ctrl->state != NVMFR_STATE_LIVE || (ctrl->steps && !ctrl->working)) {
 		ctrl->shut_down = true;
+		return;
+	}
+	/* What is out of a work's commands is answered first: its answer would be taken for another's. */
+	if (ctrl->steps) {
+		ctrl->end_ns = deadline_ns;
 		return;
 	}
 	nvmfr__sequence_start(ctrl, nvmfr__shutdown_steps, nvmfr__shutdown_step_count, deadline_ns);

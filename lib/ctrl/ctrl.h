@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <nvmfr/nvmfr.h>
 
@@ -15,6 +16,7 @@
 #include "ctrl/resolve.h"
 #include "ctrl/target.h"
 #include "queue/qpair.h"
+#include "wire/discovery.h"
 #include "wire/fabrics.h"
 #include "wire/identify.h"
 #include "wire/limits.h"
@@ -126,6 +128,16 @@ struct nvmfr_ctrl {
 	uint64_t keep_alive_deadline_ns; /* of the one that is out; 0: none is */
 	unsigned int aers;
 	uint64_t aer_ns; /* when those that were answered go out again; 0: none was */
+	bool no_health; /* it refused to be asked for health events */
+
+	/* what it told, and the work that follows; see notice.h */
+	unsigned int notices; /* to be done */
+	unsigned int working; /* what the running sequence does; 0: it connects or ends */
+	uint64_t notice_ns; /* when the next may begin; 0: at once */
+	uint32_t notice_pause_ms; /* after a failure; doubles */
+	struct dlog *dlog; /* the job that somebody waits for; NULL: none */
+	bool quiet; /* the application does not know this controller: no events of its state */
+	uint64_t end_ns; /* nvmfr_disconnect() waits for the work's end, until then; 0: no */
 
 	/* what it said */
 	char device[65];
@@ -143,6 +155,9 @@ struct nvmfr_ctrl {
 	uint32_t *nsids; /* while the list is read */
 	uint32_t nsid_count, nsid_at;
 	struct ns_table *ns_next;
+	uint32_t *changed; /* of these the rest is known still; NULL: all are read */
+	uint32_t changed_count;
+	bool scan_all; /* what changed was told once and could not be read */
 
 	struct entry *entries;
 	unsigned int connecting; /* entries in ENTRY_FABRIC and ENTRY_CONNECT */
@@ -167,6 +182,9 @@ static inline bool ctrl_is_coming(const struct nvmfr_ctrl *ctrl)
 
 static inline bool ctrl_is_discovery(const struct nvmfr_ctrl *ctrl)
 {
+	/* Before NVMe 1.4 controllers did not tell their type. */
+	if (ctrl->id.cntrltype == 0)
+		return strcmp(ctrl->target.subnqn, NVME_DISCOVERY_NQN) == 0;
 	return ctrl->id.cntrltype == NVME_CNTRLTYPE_DISCOVERY;
 }
 
@@ -236,6 +254,8 @@ int nvmfr__ioqueue_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts
 void nvmfr__ioqueue_destroy(struct nvmfr_qpair *qp);
 /* The owner, the lock held; frees a group without members. */
 void nvmfr__group_end(struct nvmfr_host *host, struct nvmfr_group *group);
+/* The controller's namespace table, for all of its queues to adopt. */
+void nvmfr__ioqueue_publish_ns(struct nvmfr_ctrl *ctrl);
 uint64_t nvmfr__ioqueue_pass(struct nvmfr_ctrl *ctrl);
 void nvmfr__ioqueue_event(struct entry *entry, const struct fab_event *ev);
 void nvmfr__ioqueue_lose_all(struct nvmfr_ctrl *ctrl);

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/wipe.h"
+#include "ctrl/events.h"
 #include "fabric/buffer.h"
 #include "fabric/fabric.h"
 #include "wire/nqn.h"
@@ -62,6 +63,7 @@ struct nvmfr_host {
 	pthread_mutex_t buffers_lock; /* never taken before lock is let go, but for trylock */
 	struct nvmfr_buffer *buffers;
 	struct registrar registrar;
+	struct host_events events;
 };
 
 enum { HOST_TICK_MS = 100, HOST_DEAF_MS = 1000 };

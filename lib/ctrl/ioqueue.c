@@ -286,6 +286,17 @@ static void start_over(struct entry *entry)
 	nvmfr__link_publish(link);
 }
 
+void nvmfr__ioqueue_publish_ns(struct nvmfr_ctrl *ctrl)
+{
+	for (struct entry *entry = ctrl->entries; entry; entry = entry->next) {
+		struct qpair_link *link = &entry->qp->link;
+
+		nvmfr__ns_table_put(link->ns);
+		link->ns = nvmfr__ns_table_get(ctrl->ns);
+		nvmfr__link_publish(link);
+	}
+}
+
 static void start(struct entry *entry)
 {
 	int err = nvmfr__attempt_start(entry->ctrl, entry->qid, entry->depth,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "ctrl/notice.h"
 #include "wire/admin.h"
 #include "wire/status.h"
 
@@ -22,6 +23,9 @@ int nvmfr__send_identify(struct nvmfr_ctrl *ctrl, uint8_t cns, uint32_t nsid)
 
 void nvmfr__ns_scan_end(struct nvmfr_ctrl *ctrl)
 {
+	free(ctrl->changed);
+	ctrl->changed = NULL;
+	ctrl->changed_count = 0;
 	free(ctrl->nsids);
 	ctrl->nsids = NULL;
 	ctrl->nsid_count = 0;
@@ -73,7 +77,64 @@ int nvmfr__answer_ns_list(struct nvmfr_ctrl *ctrl, uint64_t result)
 	return n == NVME_ACTIVE_LIST_ENTRIES ? STEP_AGAIN : begin_table(ctrl);
 }
 
+/* ---- what is known ------------------------------------------------------------------------- */
+
+enum { KEEP_AT_ONCE = 1024 };
+
+void nvmfr__ns_changed_list(struct nvmfr_ctrl *ctrl, const void *data, size_t bytes)
+{
+	uint32_t *list = bytes == NVME_CHANGED_NS_BYTES && !ctrl->scan_all ? malloc(bytes) : NULL;
+	int n = list ? nvme_parse_changed_ns(data, list) : -1;
+
+	if (n < 0) {
+		free(list);
+		return;
+	}
+	ctrl->changed = list;
+	ctrl->changed_count = (uint32_t)n;
+}
+
+static int compare(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static bool was_told(const struct nvmfr_ctrl *ctrl, uint32_t nsid)
+{
+	return ctrl->changed &&
+	       bsearch(&nsid, ctrl->changed, ctrl->changed_count, sizeof(nsid), compare);
+}
+
+/* NULL: it has to be read. */
+static const struct ns_entry *known(const struct nvmfr_ctrl *ctrl, uint32_t nsid)
+{
+	return ctrl->changed && !was_told(ctrl, nsid) ? nvmfr__ns_find(ctrl->ns, nsid) : NULL;
+}
+
 /* ---- each namespace -------------------------------------------------------------------------- */
+
+static struct ns_entry *next_entry(struct nvmfr_ctrl *ctrl)
+{
+	return &ctrl->ns_next->entries[ctrl->ns_next->count++];
+}
+
+/* How many were taken over from the table in use: a bounded run. */
+static unsigned int keep_known(struct nvmfr_ctrl *ctrl)
+{
+	unsigned int n = 0;
+
+	for (; n < KEEP_AT_ONCE && ctrl->nsid_at < ctrl->nsid_count; n++) {
+		const struct ns_entry *old = known(ctrl, ctrl->nsids[ctrl->nsid_at]);
+
+		if (!old)
+			break;
+		*next_entry(ctrl) = *old;
+		ctrl->nsid_at++;
+	}
+	return n;
+}
 
 int nvmfr__start_ns(struct nvmfr_ctrl *ctrl)
 {
@@ -81,6 +142,8 @@ int nvmfr__start_ns(struct nvmfr_ctrl *ctrl)
 		ctrl->nsid_at = 0;
 		return STEP_NEXT;
 	}
+	if (keep_known(ctrl))
+		return STEP_AGAIN;
 	return nvmfr__send_identify(ctrl, NVME_CNS_NS, ctrl->nsids[ctrl->nsid_at]);
 }
 
@@ -91,11 +154,6 @@ static const char *refusal(const struct ns_data *data)
 	if (data->pi_type)
 		return "it is formatted with protection information, which this version does not make";
 	return NULL;
-}
-
-static struct ns_entry *next_entry(struct nvmfr_ctrl *ctrl)
-{
-	return &ctrl->ns_next->entries[ctrl->ns_next->count++];
 }
 
 int nvmfr__answer_ns(struct nvmfr_ctrl *ctrl, uint64_t result)
@@ -137,10 +195,25 @@ int nvmfr__refused_ns(struct nvmfr_ctrl *ctrl, uint16_t status)
 
 /* ---- descriptors: a UUID is found nowhere else; NVMe 1.3 and later --------------------------- */
 
+/* Those that were taken over have theirs. */
+static unsigned int skip_known(struct nvmfr_ctrl *ctrl)
+{
+	unsigned int n = 0;
+
+	while (n < KEEP_AT_ONCE && ctrl->nsid_at < ctrl->ns_next->count &&
+	       known(ctrl, ctrl->ns_next->entries[ctrl->nsid_at].nsid)) {
+		ctrl->nsid_at++;
+		n++;
+	}
+	return n;
+}
+
 int nvmfr__start_ns_descs(struct nvmfr_ctrl *ctrl)
 {
 	if (!ctrl->ns_next || ctrl->nsid_at >= ctrl->ns_next->count || ctrl->vs < 0x10300)
 		return STEP_NEXT;
+	if (skip_known(ctrl))
+		return STEP_AGAIN;
 	return nvmfr__send_identify(ctrl, NVME_CNS_NS_DESCS,
 				    ctrl->ns_next->entries[ctrl->nsid_at].nsid);
 }
@@ -172,6 +245,63 @@ int nvmfr__refused_ns_descs(struct nvmfr_ctrl *ctrl, uint16_t status)
 	return STEP_AGAIN;
 }
 
+/* ---- what has changed ------------------------------------------------------------------------ */
+
+static uint64_t difference(const struct ns_entry *old, const struct ns_entry *new)
+{
+	uint64_t bits = 0;
+
+	if (old->blocks != new->blocks)
+		bits |= NVMFR_NS_CHANGE_SIZE;
+	/* Refusals are constant strings, one a cause. */
+	if (old->shift != new->shift || old->metadata_bytes != new->metadata_bytes ||
+	    old->refusal != new->refusal)
+		bits |= NVMFR_NS_CHANGE_FORMAT;
+	if (memcmp(old->nguid, new->nguid, sizeof(old->nguid)) != 0 ||
+	    memcmp(old->uuid, new->uuid, sizeof(old->uuid)) != 0 ||
+	    memcmp(old->eui64, new->eui64, sizeof(old->eui64)) != 0)
+		bits |= NVMFR_NS_CHANGE_IDENTITY;
+	if (old->write_protected != new->write_protected)
+		bits |= NVMFR_NS_CHANGE_PROTECTION;
+	return bits;
+}
+
+/* The one with the lesser NSID is in one table only. */
+static void tell_difference(struct nvmfr_ctrl *ctrl, const struct ns_entry *old,
+			    const struct ns_entry *new)
+{
+	uint64_t bits;
+
+	if (!new || (old && old->nsid < new->nsid)) {
+		nvmfr__event_ns(ctrl, NVMFR_EVENT_NS_REMOVED, old->nsid, 0);
+		return;
+	}
+	if (!old || new->nsid < old->nsid) {
+		nvmfr__event_ns(ctrl, NVMFR_EVENT_NS_ADDED, new->nsid, 0);
+		return;
+	}
+	bits = difference(old, new);
+	if (bits || was_told(ctrl, new->nsid))
+		nvmfr__event_ns(ctrl, NVMFR_EVENT_NS_CHANGED, new->nsid, bits);
+}
+
+static void tell_differences(struct nvmfr_ctrl *ctrl, const struct ns_table *before)
+{
+	const struct ns_table *after = ctrl->ns;
+	uint32_t i = 0, k = 0;
+
+	while (i < before->count || k < after->count) {
+		const struct ns_entry *old = i < before->count ? &before->entries[i] : NULL;
+		const struct ns_entry *new = k < after->count ? &after->entries[k] : NULL;
+
+		tell_difference(ctrl, old, new);
+		i += old && (!new || old->nsid <= new->nsid);
+		k += new && (!old || new->nsid <= old->nsid);
+	}
+	nvmfr__log(&ctrl->host->log, NVMFR_LOG_INFO, "%s: namespaces changed: %u before, %u now",
+		   ctrl->target.subnqn, before->count, after->count);
+}
+
 int nvmfr__publish_ns(struct nvmfr_ctrl *ctrl)
 {
 	struct ns_table *old = ctrl->ns;
@@ -180,6 +310,11 @@ int nvmfr__publish_ns(struct nvmfr_ctrl *ctrl)
 		return STEP_NEXT;
 	ctrl->ns = ctrl->ns_next;
 	ctrl->ns_next = NULL;
+	if (old) {
+		/* First the table, then the word of it: who hears of a namespace can use it. */
+		nvmfr__ioqueue_publish_ns(ctrl);
+		tell_differences(ctrl, old);
+	}
 	nvmfr__ns_table_put(old);
 	nvmfr__ns_scan_end(ctrl);
 	return STEP_NEXT;

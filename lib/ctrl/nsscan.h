@@ -18,6 +18,12 @@ int nvmfr__answer_ns_descs(struct nvmfr_ctrl *ctrl, uint64_t result);
 int nvmfr__refused_ns_descs(struct nvmfr_ctrl *ctrl, uint16_t status);
 int nvmfr__publish_ns(struct nvmfr_ctrl *ctrl);
 
+/*
+ * The Changed Namespace List came: the scan that follows reads these and new ones, and keeps what is known
+ * of the others. Without it all are read.
+ */
+void nvmfr__ns_changed_list(struct nvmfr_ctrl *ctrl, const void *data, size_t bytes);
+
 /* Drops what a scan that did not end has left. */
 void nvmfr__ns_scan_end(struct nvmfr_ctrl *ctrl);
 

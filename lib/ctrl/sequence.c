@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "ctrl/ctrl.h"
+#include "ctrl/notice.h"
 #include "wire/status.h"
 
 const char *nvmfr__sequence_step(const struct nvmfr_ctrl *ctrl)
@@ -26,16 +26,35 @@ void nvmfr__sequence_start(struct nvmfr_ctrl *ctrl, const struct step *steps, un
 static void ended(struct nvmfr_ctrl *ctrl)
 {
 	ctrl->steps = NULL;
+	if (ctrl->working) {
+		nvmfr__notice_ended(ctrl, 0);
+		return;
+	}
 	if (ctrl->state == NVMFR_STATE_LIVE) {
 		ctrl->shut_down = true;
 		return;
 	}
 	nvmfr__ioqueue_recover_all(ctrl);
 	ctrl->state = NVMFR_STATE_LIVE;
+	nvmfr__event_state(ctrl);
 	nvmfr__log(&ctrl->host->log, NVMFR_LOG_INFO,
 		   "%s: connected, controller %u, %u namespaces, %u I/O queues",
 		   ctrl->target.subnqn, ctrl->cntlid, ctrl->ns ? ctrl->ns->count : 0,
 		   ctrl->granted);
+}
+
+/* A command without an answer may still write to the page: nothing else can be read into it. */
+static void work_failed(struct nvmfr_ctrl *ctrl, int err)
+{
+	const char *step = nvmfr__sequence_step(ctrl);
+
+	if (err == -ETIMEDOUT && ctrl->step_waits) {
+		nvmfr__ctrl_lose(ctrl, err, "%s: %s: %s", ctrl->target.subnqn, step,
+				 nvmfr__err_get());
+		return;
+	}
+	nvmfr__fail_wrap(err, "%s", step);
+	nvmfr__notice_ended(ctrl, err);
 }
 
 /* The present sentence, with the step's name before it, ends the sequence. */
@@ -43,6 +62,10 @@ static void failed(struct nvmfr_ctrl *ctrl, int err)
 {
 	const char *step = nvmfr__sequence_step(ctrl);
 
+	if (ctrl->working) {
+		work_failed(ctrl, err);
+		return;
+	}
 	if (ctrl->state == NVMFR_STATE_LIVE) {
 		nvmfr__log(&ctrl->host->log, NVMFR_LOG_WARN, "%s: %s: %s", ctrl->target.subnqn,
 			   step, nvmfr__err_get());

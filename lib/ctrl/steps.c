@@ -276,15 +276,26 @@ static int start_events(struct nvmfr_ctrl *ctrl)
 					   NVME_AEC_ANA_CHANGE | NVME_AEC_DISCOVERY_CHANGE);
 	struct nvme_sqe sqe;
 
+	if (!ctrl_is_discovery(ctrl) && !ctrl->no_health)
+		wanted |= NVME_AEC_HEALTH;
 	if (!wanted)
 		return STEP_NEXT;
 	nvme_sqe_set_features(&sqe, NVME_FEAT_ASYNC_EVENT_CONFIG, wanted);
 	return nvmfr__sequence_send(ctrl, &sqe);
 }
 
+/* Health is what OAES says nothing of: without it the others may be had. */
+static int refused_events(struct nvmfr_ctrl *ctrl, uint16_t status)
+{
+	if (ctrl->no_health || ctrl_is_discovery(ctrl))
+		return refused_optional(ctrl, status);
+	ctrl->no_health = true;
+	return STEP_AGAIN;
+}
+
 static int start_aers(struct nvmfr_ctrl *ctrl)
 {
-	if (!ctrl_is_discovery(ctrl))
+	if (!ctrl_is_discovery(ctrl) || (ctrl->id.oaes & NVME_AEC_DISCOVERY_CHANGE))
 		nvmfr__admin_arm_aers(ctrl);
 	return STEP_NEXT;
 }
@@ -312,11 +323,11 @@ const struct step nvmfr__connect_steps[] = {
 	{ "identify controller",         start_id_ctrl,          answer_id_ctrl,       NULL },
 	{ "identify NVM command set",    start_id_nvm,           answer_id_nvm,        refused_optional },
 	{ "number of queues",            start_num_queues,       answer_num_queues,    NULL },
+	{ "configure events",            start_events,           answer_next,          refused_events },
 	{ "active namespaces",           nvmfr__start_ns_list,   nvmfr__answer_ns_list, NULL },
 	{ "identify namespace",          nvmfr__start_ns,        nvmfr__answer_ns,     nvmfr__refused_ns },
 	{ "namespace descriptors",       nvmfr__start_ns_descs,  nvmfr__answer_ns_descs, nvmfr__refused_ns_descs },
 	{ "publish namespaces",          nvmfr__publish_ns,      NULL,                 NULL },
-	{ "configure events",            start_events,           answer_next,          refused_optional },
 	{ "arm event requests",          start_aers,             NULL,                 NULL },
 	{ "register buffers",            start_buffers,          NULL,                 NULL },
 };

@@ -40,6 +40,7 @@ enum {
 	SOFT_MAX_DEPTH = 32768,
 	SOFT_PASS_COMMANDS = 32,  /* a pass is bounded, so that nobody waits long for its end */
 	SOFT_AERS = 4,
+	SOFT_NOTICES = 8,         /* that wait for a request, a controller */
 	SOFT_PATCHES = 64,
 	SOFT_PATCH_BYTES = 16,
 	SOFT_VIOLATION_TEXT = 192,
@@ -196,6 +197,7 @@ struct soft_ns {
 	unsigned char *mem;
 	uint64_t file_bytes;      /* beyond it a file namespace reads as zero */
 	size_t map_bytes;
+	size_t room_bytes;        /* of memory, for a resize: mapped behind it, and not accessible */
 	bool is_file;
 	bool read_only;
 };
@@ -221,8 +223,9 @@ struct soft_ctrl {
 	uint32_t event_config;
 	uint16_t aers[SOFT_AERS];
 	uint32_t n_aers;
-	bool ns_event;            /* not announced yet */
-	bool ns_event_masked;     /* announced, the log page was not read yet */
+	uint32_t notices[SOFT_NOTICES]; /* not announced yet: dword 0 of what they will complete with */
+	uint32_t n_notices;
+	uint64_t masked[4];       /* by log page: announced, and not read yet */
 	uint32_t n_changed;
 	uint32_t changed[NVME_CHANGED_NS_MAX];
 	uint8_t hostid[16];
@@ -258,6 +261,9 @@ struct nvmfr_soft_target {
 	struct soft_ctrl *ctrls;
 	struct soft_ns_table *_Atomic namespaces;
 	struct soft_counts retired; /* of endpoints that are gone */
+	unsigned char *entries;   /* of the discovery log, behind the target's own */
+	uint32_t n_entries;
+	uint64_t log_changes;     /* change count of the ANA and the discovery log */
 	uint64_t connections;
 
 	bool threaded;
@@ -293,6 +299,9 @@ void nvmfr__soft_counters(struct nvmfr_soft_target *target, struct nvmfr_soft_co
 /* The NSID, or -errno with a sentence. */
 int nvmfr__soft_ns_add(struct nvmfr_soft_target *target, const struct nvmfr_soft_ns_opts *opts);
 int nvmfr__soft_ns_remove(struct nvmfr_soft_target *target, uint32_t nsid);
+int nvmfr__soft_ns_resize(struct nvmfr_soft_target *target, uint32_t nsid, uint64_t size_bytes);
+int nvmfr__soft_discovery_set(struct nvmfr_soft_target *target, const void *entries, uint32_t count);
+void nvmfr__soft_notify(struct nvmfr_soft_target *target, uint32_t notice);
 
 int nvmfr__soft_fault_add(struct nvmfr_soft_target *target, const struct nvmfr_soft_fault *fault);
 void nvmfr__soft_fault_clear(struct nvmfr_soft_target *target);
@@ -401,6 +410,12 @@ bool nvmfr__soft_ctrl_ready(struct nvmfr_soft_target *target, const struct soft_
 /* soft_admin.c: target.lock held */
 void nvmfr__soft_admin(struct soft_cmd *cmd);
 void nvmfr__soft_ns_changed(struct nvmfr_soft_target *target, uint32_t nsid);
+void nvmfr__soft_tell(struct nvmfr_soft_target *target, uint32_t notice);
+
+/* soft_log.c: target.lock held */
+/* Room bytes of the discovery log from offset on, zeroes behind its end. Returns the bytes of the whole log. */
+uint64_t nvmfr__soft_discovery_log(const struct nvmfr_soft_target *target, uint64_t offset, unsigned char *out,
+				   size_t room);
 
 /* soft_identify.c: target.lock held; page is NVME_IDENTIFY_BYTES, zeroed */
 uint16_t nvmfr__soft_identify(struct nvmfr_soft_target *target, const struct soft_ctrl *ctrl,

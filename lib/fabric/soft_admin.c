@@ -9,27 +9,110 @@
 
 /* ---- asynchronous events ---------------------------------------------------------------------- */
 
-/* One announcement until the log page is read; the list there goes on collecting. */
-static void announce(struct soft_ctrl *ctrl)
-{
-	const uint64_t notice = NVME_AER_NOTICE | NVME_NOTICE_NS_ATTR << 8 |
-				(uint64_t)NVME_LID_CHANGED_NS << 16;
+#define NOTICE(info, lid) \
+	((uint32_t)NVME_AER_NOTICE | (uint32_t)(info) << 8 | (uint32_t)(lid) << 16)
+#define NS_NOTICE NOTICE(NVME_NOTICE_NS_ATTR, NVME_LID_CHANGED_NS)
 
-	if (!ctrl->ns_event || ctrl->ns_event_masked || !ctrl->n_aers)
-		return;
-	ctrl->ns_event = false;
-	ctrl->ns_event_masked = true;
+static uint64_t *mask_of(struct soft_ctrl *ctrl, uint8_t lid)
+{
+	return &ctrl->masked[lid / 64];
+}
+
+static bool is_masked(const struct soft_ctrl *ctrl, uint8_t lid)
+{
+	return lid && ctrl->masked[lid / 64] >> lid % 64 & 1;
+}
+
+/* One announcement until its log page is read. False: none can be made. */
+static bool announce_one(struct soft_ctrl *ctrl)
+{
+	uint32_t i = 0, notice;
+	uint8_t lid;
+
+	while (i < ctrl->n_notices && is_masked(ctrl, (uint8_t)(ctrl->notices[i] >> 16)))
+		i++;
+	if (i == ctrl->n_notices || !ctrl->n_aers)
+		return false;
+	notice = ctrl->notices[i];
+	lid = (uint8_t)(notice >> 16);
+	memmove(&ctrl->notices[i], &ctrl->notices[i + 1], (--ctrl->n_notices - i) * sizeof(notice));
+	if (lid)
+		*mask_of(ctrl, lid) |= UINT64_C(1) << lid % 64;
 	nvmfr__soft_respond(ctrl->admin, ctrl->aers[--ctrl->n_aers], notice, NVME_ST_SUCCESS);
 	nvmfr__soft_ep_wake(ctrl->admin);
+	return true;
+}
+
+static void announce(struct soft_ctrl *ctrl)
+{
+	while (announce_one(ctrl))
+		;
+}
+
+/* As nvmet: what happened while nobody asked for it is not announced later. */
+static bool is_wanted(const struct soft_ctrl *ctrl, uint32_t notice)
+{
+	uint8_t info = (uint8_t)(notice >> 8);
+
+	if (ctrl->discovery != (notice == NOTICE(NVME_NOTICE_DISCOVERY_CHANGE, NVME_LID_DISCOVERY)))
+		return false;
+	if ((notice & 7) == NVME_AER_SMART)
+		return ctrl->event_config & 0xff;
+	if ((notice & 7) != NVME_AER_NOTICE)
+		return true;
+	/* Bits 8 and up, in the order of the notices; the discovery log's is the last one. */
+	return ctrl->event_config >> (info == NVME_NOTICE_DISCOVERY_CHANGE ? 31 : 8 + info % 16) &
+	       1;
+}
+
+static void add_notice(struct soft_ctrl *ctrl, uint32_t notice)
+{
+	if (!is_wanted(ctrl, notice) || ctrl->n_notices == SOFT_NOTICES)
+		return;
+	for (uint32_t i = 0; i < ctrl->n_notices; i++)
+		if (ctrl->notices[i] == notice)
+			return;
+	ctrl->notices[ctrl->n_notices++] = notice;
+}
+
+static void drop_notice(struct soft_ctrl *ctrl, uint32_t notice)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < ctrl->n_notices; i++)
+		if (ctrl->notices[i] != notice)
+			ctrl->notices[kept++] = ctrl->notices[i];
+	ctrl->n_notices = kept;
+}
+
+static bool is_up(const struct soft_ctrl *ctrl)
+{
+	return !ctrl->dead && ctrl->admin;
+}
+
+void nvmfr__soft_tell(struct nvmfr_soft_target *target, uint32_t notice)
+{
+	target->log_changes++;
+	for (struct soft_ctrl *ctrl = target->ctrls; ctrl; ctrl = ctrl->next) {
+		if (!is_up(ctrl))
+			continue;
+		add_notice(ctrl, notice);
+		announce(ctrl);
+	}
+}
+
+void nvmfr__soft_notify(struct nvmfr_soft_target *target, uint32_t notice)
+{
+	nvmfr__soft_lock(target);
+	nvmfr__soft_tell(target, notice);
+	nvmfr__soft_unlock(target);
 }
 
 static void note_changed(struct soft_ctrl *ctrl, uint32_t nsid)
 {
 	uint32_t at = 0;
 
-	/* As nvmet: what happened while nobody asked for it is not announced later. */
-	if (ctrl->event_config & NVME_AEC_NS_ATTR)
-		ctrl->ns_event = true;
+	add_notice(ctrl, NS_NOTICE);
 	if (ctrl->n_changed > NVME_CHANGED_NS_MAX)
 		return;
 	while (at < ctrl->n_changed && ctrl->changed[at] < nsid)
@@ -47,7 +130,7 @@ static void note_changed(struct soft_ctrl *ctrl, uint32_t nsid)
 void nvmfr__soft_ns_changed(struct nvmfr_soft_target *target, uint32_t nsid)
 {
 	for (struct soft_ctrl *ctrl = target->ctrls; ctrl; ctrl = ctrl->next) {
-		if (ctrl->dead || ctrl->discovery || !ctrl->admin)
+		if (!is_up(ctrl) || ctrl->discovery)
 			continue;
 		note_changed(ctrl, nsid);
 		announce(ctrl);
@@ -167,7 +250,8 @@ static void get_features(struct soft_cmd *cmd)
 
 /* ---- log pages -------------------------------------------------------------------------------- */
 
-enum { LOG_ROOM = 4096 };
+enum { LOG_ROOM = 4096,
+       ANA_HEADER_BYTES = 16 };
 
 static size_t changed_log(struct soft_ctrl *ctrl, unsigned char *log)
 {
@@ -185,27 +269,17 @@ static size_t changed_log(struct soft_ctrl *ctrl, unsigned char *log)
 	return NVME_CHANGED_NS_BYTES;
 }
 
-/* The entry of the target itself. Nothing is registered for memory: the closest is the loop transport. */
-static size_t discovery_log(const struct nvmfr_soft_target *target, unsigned char *log)
+/* Without groups: only that something changed is told. */
+static size_t ana_log(const struct nvmfr_soft_target *target, unsigned char *log)
 {
-	struct nvme_discovery_header header = { .genctr = to_le64(1), .numrec = to_le64(1) };
-	struct nvme_discovery_record record = {
-		.trtype = NVME_TRTYPE_LOOP,
-		.adrfam = NVME_ADRFAM_LOOP,
-		.subtype = NVME_DISC_NVM,
-		.cntlid = to_le16(NVME_CNTLID_DYNAMIC),
-		.asqsz = to_le16(32),
-	};
+	le64 changes = to_le64(target->log_changes);
 
-	memcpy(record.subnqn, target->subnqn, sizeof(target->subnqn));
-	memcpy(record.traddr, target->name, sizeof(target->name));
-	memcpy(log, &header, sizeof(header));
-	memcpy(log + sizeof(header), &record, sizeof(record));
-	return sizeof(header) + sizeof(record);
+	memcpy(log, &changes, sizeof(changes));
+	return ANA_HEADER_BYTES;
 }
 
-/* The page in log, which is zeroed; 0: there is no such page. */
-static size_t build_log(struct soft_cmd *cmd, uint8_t lid, unsigned char *log)
+/* The page in log, which is zeroed, from offset on if it is longer than that. Its bytes; 0: there is no such page. */
+static uint64_t build_log(struct soft_cmd *cmd, uint8_t lid, uint64_t offset, unsigned char *log)
 {
 	struct soft_ctrl *ctrl = cmd->ep->ctrl;
 
@@ -216,11 +290,28 @@ static size_t build_log(struct soft_cmd *cmd, uint8_t lid, unsigned char *log)
 		return NVME_SMART_LOG_BYTES;
 	case NVME_LID_CHANGED_NS:
 		return ctrl->discovery ? 0 : changed_log(ctrl, log);
+	case NVME_LID_ANA:
+		return cmd->ep->target->opts.oaes & NVME_AEC_ANA_CHANGE
+			       ? ana_log(cmd->ep->target, log)
+			       : 0;
 	case NVME_LID_DISCOVERY:
-		return ctrl->discovery ? discovery_log(cmd->ep->target, log) : 0;
+		return ctrl->discovery
+			       ? nvmfr__soft_discovery_log(cmd->ep->target, offset, log, LOG_ROOM)
+			       : 0;
 	default:
 		return 0;
 	}
+}
+
+/* Its event is told again from now on. */
+static void was_read(struct soft_ctrl *ctrl, uint8_t lid)
+{
+	if (lid == NVME_LID_CHANGED_NS) {
+		ctrl->n_changed = 0;
+		drop_notice(ctrl, NS_NOTICE); /* what it would tell is what was read */
+	}
+	*mask_of(ctrl, lid) &= ~(UINT64_C(1) << lid % 64);
+	announce(ctrl);
 }
 
 static void get_log(struct soft_cmd *cmd)
@@ -230,7 +321,7 @@ static void get_log(struct soft_cmd *cmd)
 	uint64_t offset = from_le32(cmd->sqe->cdw12) | (uint64_t)from_le32(cmd->sqe->cdw13) << 32;
 	bool retain = cdw10 >> 15 & 1;
 	unsigned char log[LOG_ROOM + LOG_ROOM] = { 0 }; /* what lies behind a page reads as zero */
-	size_t bytes = build_log(cmd, (uint8_t)cdw10, log);
+	uint64_t bytes = build_log(cmd, (uint8_t)cdw10, offset, log);
 
 	if (bytes == 0) {
 		nvmfr__soft_refuse(cmd, NVME_ST_INVALID_LOG_PAGE);
@@ -240,13 +331,12 @@ static void get_log(struct soft_cmd *cmd)
 		nvmfr__soft_refuse(cmd, NVME_ST_INVALID_FIELD);
 		return;
 	}
+	if ((uint8_t)cdw10 == NVME_LID_DISCOVERY)
+		offset = 0;
 	if (!nvmfr__soft_transfer(cmd, log + offset, (uint32_t)dwords * 4, true))
 		return;
-	if ((uint8_t)cdw10 == NVME_LID_CHANGED_NS && !retain) {
-		cmd->ep->ctrl->n_changed = 0;
-		cmd->ep->ctrl->ns_event = false;
-		cmd->ep->ctrl->ns_event_masked = false;
-	}
+	if (!retain)
+		was_read(cmd->ep->ctrl, (uint8_t)cdw10);
 }
 
 /* ---- the rest --------------------------------------------------------------------------------- */

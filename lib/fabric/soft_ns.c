@@ -18,6 +18,7 @@
 #include "base/err.h"
 
 #define DEFAULT_BYTES (UINT64_C(64) << 20)
+#define RESIZE_FACTOR 4u
 
 static uint64_t round_up(uint64_t n, uint64_t unit)
 {
@@ -29,7 +30,7 @@ static void ns_free(struct soft_ns *ns)
 	if (!ns)
 		return;
 	if (ns->mem)
-		munmap(ns->mem, ns->map_bytes);
+		munmap(ns->mem, ns->map_bytes + ns->room_bytes);
 	free(ns);
 }
 
@@ -40,12 +41,17 @@ static int map_zeroes(struct soft_ns *ns)
 	void *mem;
 
 	ns->map_bytes = round_up(ns->blocks << ns->shift, (uint64_t)sysconf(_SC_PAGESIZE));
-	mem = mmap(NULL, ns->map_bytes, PROT_READ | PROT_WRITE,
+	/* Addresses only, so that it can grow where it is: what passes over it may be inside. */
+	ns->room_bytes = ns->is_file ? 0 : ns->map_bytes * (RESIZE_FACTOR - 1);
+	mem = mmap(NULL, ns->map_bytes + ns->room_bytes, PROT_NONE,
 		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (mem == MAP_FAILED)
 		return nvmfr__fail(-ENOMEM, "soft namespace of %zu bytes: %s", ns->map_bytes,
 				   nvmfr__strerror(errno));
 	ns->mem = mem;
+	if (mprotect(mem, ns->map_bytes, PROT_READ | PROT_WRITE))
+		return nvmfr__fail(-ENOMEM, "soft namespace of %zu bytes: %s", ns->map_bytes,
+				   nvmfr__strerror(errno));
 	/* Only faster where the kernel has it. */
 	(void)madvise(mem, ns->map_bytes, MADV_HUGEPAGE);
 	return 0;
@@ -301,6 +307,72 @@ int nvmfr__soft_ns_remove(struct nvmfr_soft_target *target, uint32_t nsid)
 	err = table_remove(target, nsid, &ns);
 	nvmfr__soft_unlock(target);
 	ns_free(ns);
+	return err;
+}
+
+static int check_size(const struct nvmfr_soft_target *target, const struct soft_ns *ns,
+		      uint64_t bytes)
+{
+	uint64_t room = ns->map_bytes + ns->room_bytes;
+
+	if (ns->is_file)
+		return nvmfr__fail(
+			-EINVAL, "soft target '%s': namespace %u is a file; only memory is resized",
+			target->name, ns->nsid);
+	if (bytes == 0 || bytes > room || bytes & ((UINT64_C(1) << ns->shift) - 1))
+		return nvmfr__fail(
+			-EINVAL,
+			"soft target '%s': namespace %u cannot have %llu bytes, but whole blocks up to %llu",
+			target->name, ns->nsid, (unsigned long long)bytes,
+			(unsigned long long)room);
+	return 0;
+}
+
+/* The same memory under another length. target.lock is held. */
+static int table_resize(struct nvmfr_soft_target *target, struct soft_ns *old, uint64_t bytes)
+{
+	const struct soft_ns_table *before = atomic_load(&target->namespaces);
+	struct soft_ns_table *table = table_new(before->count);
+	struct soft_ns *ns = malloc(sizeof(*ns));
+	size_t whole = old->map_bytes + old->room_bytes;
+	size_t map = round_up(bytes, (uint64_t)sysconf(_SC_PAGESIZE));
+
+	if (!table || !ns ||
+	    mprotect(old->mem, nvmfr__max_u64(map, old->map_bytes), PROT_READ | PROT_WRITE)) {
+		free(table);
+		free(ns);
+		return nvmfr__fail(-ENOMEM, "soft target '%s': no memory", target->name);
+	}
+	*ns = *old;
+	ns->blocks = bytes >> ns->shift;
+	ns->map_bytes = nvmfr__max_u64(map, old->map_bytes);
+	ns->room_bytes = whole - ns->map_bytes;
+	for (uint32_t i = 0; i < before->count; i++)
+		table->ns[i] = before->ns[i] == old ? ns : before->ns[i];
+	table_replace(target, table);
+	/* Nobody is beyond the new end any more. What grows there again reads as zero. */
+	memset(ns->mem + bytes, 0, map - bytes);
+	(void)madvise(ns->mem + map, ns->map_bytes - map, MADV_DONTNEED);
+	free(old);
+	nvmfr__soft_ns_changed(target, ns->nsid);
+	return 0;
+}
+
+int nvmfr__soft_ns_resize(struct nvmfr_soft_target *target, uint32_t nsid, uint64_t size_bytes)
+{
+	struct soft_ns *ns;
+	int err;
+
+	nvmfr__soft_lock(target);
+	ns = nvmfr__soft_ns_find(target, nsid);
+	if (ns)
+		err = check_size(target, ns, size_bytes);
+	else
+		err = nvmfr__fail(-ENOENT, "soft target '%s': there is no namespace %u",
+				  target->name, nsid);
+	if (!err)
+		err = table_resize(target, ns, size_bytes);
+	nvmfr__soft_unlock(target);
 	return err;
 }
 

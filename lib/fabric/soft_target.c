@@ -34,6 +34,7 @@ static void target_delete(struct nvmfr_soft_target *target)
 {
 	nvmfr__soft_ns_remove_all(target);
 	free(target->plan);
+	free(target->entries);
 	pthread_mutex_destroy(&target->lock);
 	pthread_mutex_destroy(&target->plan_lock);
 	pthread_cond_destroy(&target->wake);

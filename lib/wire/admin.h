@@ -22,7 +22,8 @@ enum nvme_feature {
 	NVME_FEAT_KATO = 0x0f,
 };
 
-/* Asynchronous Event Configuration, the same bits as Identify OAES. */
+/* Asynchronous Event Configuration: critical warnings, then the same bits as Identify OAES. */
+#define NVME_AEC_HEALTH		  UINT32_C(0x1f)
 #define NVME_AEC_NS_ATTR	  (UINT32_C(1) << 8)
 #define NVME_AEC_FW_ACTIVATION	  (UINT32_C(1) << 9)
 #define NVME_AEC_ANA_CHANGE	  (UINT32_C(1) << 11)

@@ -59,6 +59,12 @@ struct aer_result {
 struct aer_result nvme_parse_aer(uint64_t result);
 
 /*
+ * A Changed Namespace List of NVME_CHANGED_NS_BYTES; out has room for NVME_CHANGED_NS_MAX. How many,
+ * or -1: more than fit, or a list that is none, so that any may have changed.
+ */
+int nvme_parse_changed_ns(const void *data, uint32_t *out);
+
+/*
  * bytes and offset are multiples of 4, bytes is at least 4. rae keeps the event that announced
  * the page pending. An offset other than 0 needs NVME_LPA_EXTENDED.
  */

@@ -66,6 +66,16 @@ static void fuzz_list(const uint8_t *page)
 		FUZZ_CHECK(nsids[i] > after && nsids[i] < 0xfffffffe);
 }
 
+static void fuzz_changed(const uint8_t *page)
+{
+	uint32_t nsids[NVME_CHANGED_NS_MAX];
+	int n = nvme_parse_changed_ns(page, nsids);
+
+	FUZZ_CHECK(n >= -1 && n <= NVME_CHANGED_NS_MAX);
+	for (int i = 1; i < n; i++)
+		FUZZ_CHECK(nsids[i] > nsids[i - 1]);
+}
+
 static void with_page(const uint8_t *data, size_t bytes, void (*fuzz)(const uint8_t *page))
 {
 	uint8_t *page = calloc(1, PAGE);
@@ -134,7 +144,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 
 	if (!bytes)
 		return 0;
-	kind = data[0] % 7;
+	kind = data[0] % 8;
 	data++;
 	bytes--;
 	if (kind == 0)
@@ -149,6 +159,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		fuzz_discovery(data, bytes);
 	else if (kind == 5)
 		fuzz_cm(data, bytes);
+	else if (kind == 7)
+		with_page(data, bytes, fuzz_changed);
 	else
 		fuzz_text(data, bytes);
 	return 0;
@@ -164,6 +176,7 @@ static const uint8_t ctrl[1 + PAGE] = {
 };
 static const uint8_t ns[1 + PAGE] = { 1, 0, 0x10, [1 + 8] = 0, 0x10, [1 + 130] = 9 };
 static const uint8_t list[1 + PAGE] = { 2, 1, 0, 0, 0, 2, 0, 0, 0, 5, 0, 0, 0 };
+static const uint8_t changed[1 + PAGE] = { 7, 1, 0, 0, 0, 2, 0, 0, 0, 5, 0, 0, 0 };
 static const uint8_t descs[] = {
 	3, 3, 16, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 4, 1, 0, 0, 0, 0, 0, 0, 0,
 };
@@ -178,8 +191,14 @@ static const uint8_t uuid[] = "\x06nqn.2014-08.org.nvmexpress:uuid:"
 /* clang-format on */
 
 const struct fuzz_input nvmfr__fuzz_corpus[] = {
-	{ ctrl, sizeof(ctrl) },	    { ns, sizeof(ns) },		{ list, sizeof(list) },
-	{ descs, sizeof(descs) },   { record, sizeof(record) }, { request, sizeof(request) },
-	{ reject, sizeof(reject) }, { uuid, sizeof(uuid) - 1 },
+	{ ctrl, sizeof(ctrl) },
+	{ ns, sizeof(ns) },
+	{ list, sizeof(list) },
+	{ descs, sizeof(descs) },
+	{ record, sizeof(record) },
+	{ request, sizeof(request) },
+	{ reject, sizeof(reject) },
+	{ uuid, sizeof(uuid) - 1 },
+	{ changed, sizeof(changed) },
 };
 const size_t nvmfr__fuzz_corpus_count = sizeof(nvmfr__fuzz_corpus) / sizeof(nvmfr__fuzz_corpus[0]);

@@ -125,6 +125,42 @@
 	FIELD(nvmfr_completion, flags, 22)							\
 	FIELD(nvmfr_completion, cqe_result, 24)							\
 												\
+	SIZE(nvmfr_event, 32)									\
+	FIELD(nvmfr_event, ctrl, 0)								\
+	FIELD(nvmfr_event, type, 8)								\
+	FIELD(nvmfr_event, nsid, 12)								\
+	FIELD(nvmfr_event, value, 16)								\
+	FIELD(nvmfr_event, result, 24)								\
+	FIELD(nvmfr_event, aer_type, 28)							\
+	FIELD(nvmfr_event, aer_info, 29)							\
+	FIELD(nvmfr_event, log_page, 30)							\
+	FIELD(nvmfr_event, reserved, 31)							\
+												\
+	SIZE(nvmfr_discovery_record, 1080)							\
+	FIELD(nvmfr_discovery_record, size, 0)							\
+	FIELD(nvmfr_discovery_record, trtype, 8)						\
+	FIELD(nvmfr_discovery_record, adrfam, 9)						\
+	FIELD(nvmfr_discovery_record, subtype, 10)						\
+	FIELD(nvmfr_discovery_record, treq, 11)							\
+	FIELD(nvmfr_discovery_record, portid, 12)						\
+	FIELD(nvmfr_discovery_record, cntlid, 14)						\
+	FIELD(nvmfr_discovery_record, asqsz, 16)						\
+	FIELD(nvmfr_discovery_record, eflags, 18)						\
+	FIELD(nvmfr_discovery_record, log, 20)							\
+	FIELD(nvmfr_discovery_record, traddr, 24)						\
+	FIELD(nvmfr_discovery_record, trsvcid, 281)						\
+	FIELD(nvmfr_discovery_record, subnqn, 314)						\
+	FIELD(nvmfr_discovery_record, uri, 538)							\
+												\
+	SIZE(nvmfr_discovery_info, 40)								\
+	FIELD(nvmfr_discovery_info, size, 0)							\
+	FIELD(nvmfr_discovery_info, generation, 8)						\
+	FIELD(nvmfr_discovery_info, left_out, 16)						\
+	FIELD(nvmfr_discovery_info, records, 24)						\
+	FIELD(nvmfr_discovery_info, logs, 28)							\
+	FIELD(nvmfr_discovery_info, skipped, 32)						\
+	FIELD(nvmfr_discovery_info, unreached, 36)						\
+												\
 	SIZE(nvmfr_soft_opts, 80)								\
 	FIELD(nvmfr_soft_opts, size, 0)								\
 	FIELD(nvmfr_soft_opts, subnqn, 8)							\

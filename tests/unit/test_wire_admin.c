@@ -173,3 +173,54 @@ ParameterizedTest(struct aer_case *c, wire_logpage, async_event)
 	cr_expect_eq(got.lid, c->lid, "%s: page", c->name);
 	cr_expect_eq(got.parameter, c->parameter, "%s: parameter", c->name);
 }
+
+struct changed_case {
+	char name[32];
+	uint32_t list[3];
+	int count;
+};
+
+ParameterizedTestParameters(wire_logpage, changed_list)
+{
+	static struct changed_case cases[] = {
+		{ "none", { 0 }, 0 },
+		{ "some", { 1, 2, 0xfffffffe }, 3 },
+		{ "more than fit", { 0xffffffff }, -1 },
+		{ "more than fit, later", { 1, 0xffffffff }, -1 },
+		{ "descending", { 2, 1 }, -1 },
+		{ "twice", { 2, 2 }, -1 },
+		{ "what is behind the end", { 1, 0, 5 }, 1 },
+	};
+	return cr_make_param_array(struct changed_case, cases, ARRAY_SIZE(cases));
+}
+
+ParameterizedTest(struct changed_case *c, wire_logpage, changed_list)
+{
+	unsigned char page[NVME_CHANGED_NS_BYTES] = { 0 };
+	uint32_t got[NVME_CHANGED_NS_MAX];
+	int n;
+
+	for (size_t i = 0; i < ARRAY_SIZE(c->list); i++) {
+		le32 nsid = to_le32(c->list[i]);
+
+		memcpy(page + i * sizeof(nsid), &nsid, sizeof(nsid));
+	}
+	n = nvme_parse_changed_ns(page, got);
+	cr_expect_eq(n, c->count, "%s: %d", c->name, n);
+	for (int i = 0; i < n; i++)
+		cr_expect_eq(got[i], c->list[i], "%s: entry %d", c->name, i);
+}
+
+Test(wire_logpage, a_full_changed_list)
+{
+	unsigned char page[NVME_CHANGED_NS_BYTES];
+	uint32_t got[NVME_CHANGED_NS_MAX];
+
+	for (uint32_t i = 0; i < NVME_CHANGED_NS_MAX; i++) {
+		le32 nsid = to_le32(i + 1);
+
+		memcpy(page + i * sizeof(nsid), &nsid, sizeof(nsid));
+	}
+	cr_expect_eq(nvme_parse_changed_ns(page, got), NVME_CHANGED_NS_MAX);
+	cr_expect_eq(got[NVME_CHANGED_NS_MAX - 1], (uint32_t)NVME_CHANGED_NS_MAX);
+}

@@ -1,0 +1,548 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Discovery: the logs of a discovery controller and of those that it refers to, as one list of records. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <nvmfr/nvmfr.h>
+
+#include "api/check.h"
+#include "base/opts.h"
+#include "ctrl/dlog.h"
+
+enum {
+	MAX_PLACES = 64, /* that are asked: the first and those referred to */
+	MAX_RECORDS = 16384, /* of all logs together */
+	END_MS = 1000, /* for the orderly end of an association */
+	URI_BYTES = sizeof(((struct nvmfr_discovery_record *)0)->uri),
+};
+
+/* A discovery controller's address. Nobody is asked twice, also who did not answer. */
+struct place {
+	bool soft;
+	char traddr[257]; /* soft: the target's name */
+	char trsvcid[33];
+	char peer[96]; /* as connected: another name of the same place shows here */
+};
+
+struct found {
+	struct discovery_record wire;
+	uint32_t log; /* in the order of reading */
+	bool soft; /* it is of an embedded target's log */
+};
+
+struct list {
+	struct found *found;
+	uint32_t count, logs, unreached, skipped;
+	uint64_t generation, left_out;
+	uint32_t asked;
+	struct place places[MAX_PLACES];
+};
+
+struct nvmfr_discovery {
+	struct nvmfr_host *host;
+	struct nvmfr_ctrl_opts opts; /* without strings, those are: */
+	char host_traddr[256];
+	char uri[4096];
+	char traddr[256], trsvcid[16], subnqn[NVME_NQN_MAX + 1];
+	uint32_t flags;
+	struct nvmfr_ctrl *ctrl; /* NULL: not connected now */
+	struct list *list; /* what was read last */
+};
+
+/* ---- associations ---------------------------------------------------------------------------- */
+
+/* Its sentence survives. */
+static void end(struct nvmfr_ctrl *ctrl)
+{
+	char sentence[512];
+
+	snprintf(sentence, sizeof(sentence), "%s", nvmfr__err_get());
+	(void)nvmfr_disconnect(ctrl, END_MS);
+	nvmfr__err_set(sentence);
+}
+
+static int check_kind(struct nvmfr_ctrl *ctrl)
+{
+	bool discovery;
+
+	pthread_mutex_lock(&ctrl->host->lock);
+	discovery = ctrl_is_discovery(ctrl);
+	pthread_mutex_unlock(&ctrl->host->lock);
+	return discovery ? 0
+			 : nvmfr__fail(-EINVAL, "%s is not a discovery controller",
+				       ctrl->target.subnqn);
+}
+
+static int reach(struct nvmfr_host *host, const struct nvmfr_ctrl_opts *opts,
+		 struct nvmfr_ctrl **out)
+{
+	struct nvmfr_ctrl *ctrl;
+	int err;
+
+	*out = NULL;
+	pthread_mutex_lock(&host->lock);
+	err = nvmfr__ctrl_create(host, opts, &ctrl);
+	if (!err) {
+		ctrl->quiet = true;
+		/* The URI of an embedded target without a name has no place for a subsystem. */
+		if (ctrl->own_soft)
+			strcpy(ctrl->target.subnqn, NVME_DISCOVERY_NQN);
+	}
+	pthread_mutex_unlock(&host->lock);
+	if (err)
+		return err;
+	nvmfr__service_wake(host);
+	err = nvmfr_ctrl_wait(ctrl, -1);
+	if (!err)
+		err = check_kind(ctrl);
+	if (err)
+		end(ctrl);
+	else
+		*out = ctrl;
+	return err;
+}
+
+/* ---- a list of records ----------------------------------------------------------------------- */
+
+static void list_free(struct list *list)
+{
+	if (list)
+		free(list->found);
+	free(list);
+}
+
+static void add_place(struct list *list, bool soft, const char *traddr, const char *trsvcid)
+{
+	struct place *place = &list->places[list->asked++];
+
+	*place = (struct place){ .soft = soft };
+	snprintf(place->traddr, sizeof(place->traddr), "%s", traddr);
+	snprintf(place->trsvcid, sizeof(place->trsvcid), "%s", trsvcid);
+}
+
+static int append(struct list *list, const struct dlog *job, bool soft)
+{
+	struct found *more = realloc(list->found, (list->count + job->count + 1) * sizeof(*more));
+
+	if (!more)
+		return nvmfr__fail(-ENOMEM, "no memory for %u records", list->count + job->count);
+	list->found = more;
+	for (uint32_t i = 0; i < job->count; i++)
+		more[list->count++] = (struct found){ job->records[i], list->logs, soft };
+	if (list->logs++ == 0)
+		list->generation = job->generation;
+	list->skipped += job->skipped;
+	list->left_out += job->left_out;
+	return 0;
+}
+
+/* Another name of a place that was asked already. The last place is this one; the lock held. */
+static bool is_known(struct list *list, const struct nvmfr_ctrl *ctrl)
+{
+	struct place *place = &list->places[list->asked - 1];
+
+	snprintf(place->peer, sizeof(place->peer), "%s", ctrl->ep ? ctrl->ep->peer : "");
+	for (uint32_t i = 0; place->peer[0] && i + 1 < list->asked; i++)
+		if (strcmp(place->peer, list->places[i].peer) == 0)
+			return true;
+	return false;
+}
+
+static int read_log(struct list *list, struct nvmfr_ctrl *ctrl)
+{
+	struct dlog job = { .max = MAX_RECORDS - list->count };
+	bool known;
+	int err = 0;
+
+	pthread_mutex_lock(&ctrl->host->lock);
+	known = is_known(list, ctrl);
+	if (!known)
+		err = nvmfr__dlog_read(ctrl, &job);
+	pthread_mutex_unlock(&ctrl->host->lock);
+	if (!known && !err)
+		err = append(list, &job, ctrl->target.soft);
+	free(job.records);
+	return err;
+}
+
+/* ---- records --------------------------------------------------------------------------------- */
+
+static const char *default_port(const struct discovery_record *wire)
+{
+	return wire->trsvcid[0] ? wire->trsvcid : TARGET_DEFAULT_PORT;
+}
+
+/* It is what nvmfr_connect() understands, or nothing: what does not come back from it as it went in is none. */
+static void make_uri(const struct discovery_record *wire, bool soft, char uri[URI_BYTES])
+{
+	struct nvmfr_ctrl_opts opts = { .uri = uri };
+	bool v6 = wire->adrfam == NVME_ADRFAM_IPV6, v4 = wire->adrfam == NVME_ADRFAM_IPV4;
+	struct target *target = malloc(sizeof(*target));
+	bool good = false;
+
+	uri[0] = '\0';
+	if (wire->trtype == NVME_TRTYPE_RDMA && (v4 || v6))
+		snprintf(uri, URI_BYTES, "nvmf+rdma://%s%s%s:%s/%s", v6 ? "[" : "", wire->traddr,
+			 v6 ? "]" : "", default_port(wire), wire->subnqn);
+	else if (wire->trtype == NVME_TRTYPE_LOOP && soft)
+		snprintf(uri, URI_BYTES, "nvmf+soft://%s/%s", wire->traddr, wire->subnqn);
+	if (target && uri[0] && nvmfr__target_parse(&opts, target) == 0)
+		good = strcmp(target->subnqn, wire->subnqn) == 0 &&
+		       (target->soft ? strcmp(target->name, wire->traddr) == 0
+				     : strcmp(target->traddr, wire->traddr) == 0 &&
+					       strcmp(target->trsvcid, default_port(wire)) == 0);
+	if (!good)
+		uri[0] = '\0';
+	free(target);
+}
+
+static bool was_asked(const struct list *list, const struct discovery_record *wire)
+{
+	bool soft = wire->trtype == NVME_TRTYPE_LOOP;
+
+	for (uint32_t i = 0; i < list->asked; i++) {
+		const struct place *place = &list->places[i];
+
+		if (place->soft == soft && strcmp(place->traddr, wire->traddr) == 0 &&
+		    (soft || strcmp(place->trsvcid, default_port(wire)) == 0))
+			return true;
+	}
+	return false;
+}
+
+/* ---- referrals ------------------------------------------------------------------------------- */
+
+/* One that cannot be followed is told and passed over: the others are worth having. */
+static void unreached(const struct nvmfr_discovery *d, struct list *list,
+		      const struct discovery_record *wire, const char *why)
+{
+	if (list->unreached++ >= DLOG_LOGGED)
+		return;
+	pthread_mutex_lock(&d->host->lock);
+	nvmfr__log(&d->host->log, NVMFR_LOG_WARN, "the referral to %s %s is not followed: %s",
+		   wire->traddr, wire->trsvcid, why);
+	pthread_mutex_unlock(&d->host->lock);
+}
+
+static struct nvmfr_ctrl_opts options(const struct nvmfr_discovery *d, bool persistent)
+{
+	struct nvmfr_ctrl_opts opts = d->opts;
+
+	opts.host_traddr = d->host_traddr[0] ? d->host_traddr : NULL;
+	/* A timeout asks a discovery controller to stay. */
+	if (!persistent)
+		opts.kato_ms = 0;
+	return opts;
+}
+
+static void follow(const struct nvmfr_discovery *d, struct list *list, uint32_t i)
+{
+	const struct discovery_record wire = list->found[i].wire;
+	struct nvmfr_ctrl_opts opts = options(d, false);
+	struct nvmfr_ctrl *ctrl;
+	char uri[URI_BYTES];
+	int err;
+
+	if (was_asked(list, &wire))
+		return;
+	make_uri(&wire, list->found[i].soft, uri);
+	if (!uri[0]) {
+		unreached(d, list, &wire, "not a transport or an address of this library's");
+		return;
+	}
+	if (list->asked == MAX_PLACES) {
+		unreached(d, list, &wire, "too many of them");
+		return;
+	}
+	add_place(list, wire.trtype == NVME_TRTYPE_LOOP, wire.traddr, default_port(&wire));
+	opts.uri = uri;
+	err = reach(d->host, &opts, &ctrl);
+	if (!err) {
+		err = read_log(list, ctrl);
+		end(ctrl);
+	}
+	if (err)
+		unreached(d, list, &wire, nvmfr__err_get());
+}
+
+static int compare_found(const void *a, const void *b)
+{
+	const struct found *x = *(const struct found *const *)a,
+			   *y = *(const struct found *const *)b;
+	int order = memcmp(&x->wire, &y->wire, sizeof(x->wire));
+
+	return order ? order : (x > y) - (x < y);
+}
+
+/* The same record in several logs is one. */
+static int drop_doubles(struct list *list)
+{
+	const struct found **sorted = malloc((list->count + 1) * sizeof(const struct found *));
+	bool *doubled = calloc(list->count + 1, sizeof(*doubled));
+	uint32_t kept = 0;
+
+	if (!sorted || !doubled) {
+		free(sorted);
+		free(doubled);
+		return nvmfr__fail(-ENOMEM, "no memory for %u records", list->count);
+	}
+	for (uint32_t i = 0; i < list->count; i++)
+		sorted[i] = &list->found[i];
+	qsort(sorted, list->count, sizeof(const struct found *), compare_found);
+	for (uint32_t i = 1; i < list->count; i++)
+		if (memcmp(&sorted[i - 1]->wire, &sorted[i]->wire, sizeof(sorted[i]->wire)) == 0)
+			doubled[sorted[i] - list->found] = true;
+	for (uint32_t i = 0; i < list->count; i++)
+		if (!doubled[i])
+			list->found[kept++] = list->found[i];
+	list->count = kept;
+	free(sorted);
+	free(doubled);
+	return 0;
+}
+
+/* What was read before stays when this fails. */
+static int read_all(struct nvmfr_discovery *d)
+{
+	const struct target *target = &d->ctrl->target;
+	struct list *list = calloc(1, sizeof(*list));
+	int err;
+
+	if (!list)
+		return nvmfr__fail(-ENOMEM, "no memory for a discovery log");
+	add_place(list, target->soft, target->soft ? target->name : target->traddr,
+		  target->trsvcid);
+	err = read_log(list, d->ctrl);
+	/* Those that a followed one brings come behind, and their turn comes, too. */
+	for (uint32_t i = 0; !err && !(d->flags & NVMFR_DISCOVER_NO_REFERRALS) && i < list->count;
+	     i++)
+		if (list->found[i].wire.subtype == NVME_DISC_REFERRAL)
+			follow(d, list, i);
+	if (!err && list->logs > 1)
+		err = drop_doubles(list);
+	if (err) {
+		list_free(list);
+		return err;
+	}
+	list_free(d->list);
+	d->list = list;
+	return 0;
+}
+
+/* ---- the object ------------------------------------------------------------------------------ */
+
+static int copy_string(char *dst, size_t room, const char *src, const char *what)
+{
+	if (src && strlen(src) >= room)
+		return nvmfr__fail(-EINVAL, "%s is %zu bytes long, at most %zu are possible", what,
+				   strlen(src), room - 1);
+	strcpy(dst, src ? src : "");
+	return 0;
+}
+
+/* A URI without a subsystem: the discovery subsystem. */
+static int complete_uri(struct nvmfr_discovery *d)
+{
+	char *authority = strstr(d->uri, "://"),
+	     *slash = authority ? strchr(authority + 3, '/') : NULL;
+	size_t used = strlen(d->uri);
+
+	if (!authority || !authority[3] || authority[3] == '/' || (slash && slash[1]))
+		return 0;
+	if (used + 1 + sizeof(NVME_DISCOVERY_NQN) > sizeof(d->uri))
+		return nvmfr__fail(-EINVAL, "the uri is too long");
+	snprintf(d->uri + used, sizeof(d->uri) - used, "%s%s", slash ? "" : "/",
+		 NVME_DISCOVERY_NQN);
+	return 0;
+}
+
+static int take_opts(struct nvmfr_discovery *d, const struct nvmfr_ctrl_opts *given)
+{
+	int err = copy_string(d->uri, sizeof(d->uri), given->uri, "the uri");
+
+	if (!err)
+		err = copy_string(d->traddr, sizeof(d->traddr), given->traddr, "traddr");
+	if (!err)
+		err = copy_string(d->trsvcid, sizeof(d->trsvcid), given->trsvcid, "trsvcid");
+	if (!err)
+		err = copy_string(d->subnqn, sizeof(d->subnqn), given->subnqn, "subnqn");
+	if (!err)
+		err = copy_string(d->host_traddr, sizeof(d->host_traddr), given->host_traddr,
+				  "host_traddr");
+	if (!err && given->uri)
+		err = complete_uri(d);
+	if (!err && !given->uri && !given->subnqn)
+		strcpy(d->subnqn, NVME_DISCOVERY_NQN);
+	d->opts = *given;
+	d->opts.uri = d->opts.traddr = d->opts.trsvcid = d->opts.subnqn = d->opts.host_traddr =
+		NULL;
+	return err;
+}
+
+static int first(struct nvmfr_discovery *d)
+{
+	struct nvmfr_ctrl_opts opts = options(d, d->flags & NVMFR_DISCOVER_PERSISTENT);
+
+	opts.uri = d->uri[0] ? d->uri : NULL;
+	opts.traddr = d->traddr[0] ? d->traddr : NULL;
+	opts.trsvcid = d->trsvcid[0] ? d->trsvcid : NULL;
+	opts.subnqn = d->subnqn[0] ? d->subnqn : NULL;
+	return reach(d->host, &opts, &d->ctrl);
+}
+
+/* From now on the application hears of it, also if it went just before. */
+static int introduce(struct nvmfr_ctrl *ctrl)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&ctrl->host->lock);
+	ctrl->quiet = false;
+	if (ctrl->state != NVMFR_STATE_LIVE) {
+		nvmfr__err_set(ctrl->sentence);
+		err = -ENOTCONN;
+	}
+	pthread_mutex_unlock(&ctrl->host->lock);
+	return err;
+}
+
+static int discover(struct nvmfr_discovery *d, const struct nvmfr_ctrl_opts *opts)
+{
+	int err = take_opts(d, opts);
+
+	if (!err)
+		err = first(d);
+	if (!err)
+		err = read_all(d);
+	if (!err && (d->flags & NVMFR_DISCOVER_PERSISTENT))
+		return introduce(d->ctrl);
+	if (d->ctrl)
+		end(d->ctrl);
+	d->ctrl = NULL;
+	return err;
+}
+
+int nvmfr_discover(struct nvmfr_host *host, const struct nvmfr_ctrl_opts *given, uint32_t flags,
+		   struct nvmfr_discovery **out)
+{
+	const uint32_t known = NVMFR_DISCOVER_PERSISTENT | NVMFR_DISCOVER_NO_REFERRALS;
+	struct nvmfr_ctrl_opts opts;
+	struct nvmfr_discovery *d;
+	int err;
+
+	if (out)
+		*out = NULL;
+	err = check_host(host);
+	if (!err && (!given || !out))
+		err = nvmfr__fail(-EINVAL, "%s is NULL", given ? "out" : "opts");
+	if (!err && (flags & ~known))
+		err = nvmfr__fail(-EINVAL, "flags 0x%x has unknown bits", flags);
+	if (err)
+		return err;
+	nvmfr_ctrl_opts_init(&opts, sizeof(opts));
+	err = nvmfr__opts_import(&opts, sizeof(opts), given, given->size);
+	if (err)
+		return nvmfr__fail_wrap(err, "nvmfr_ctrl_opts");
+	d = calloc(1, sizeof(*d));
+	if (!d)
+		return nvmfr__fail(-ENOMEM, "no memory for a discovery");
+	d->host = host;
+	d->flags = flags;
+	err = discover(d, &opts);
+	if (err)
+		nvmfr_discovery_release(d);
+	else
+		*out = d;
+	return err;
+}
+
+static int check_discovery(const struct nvmfr_discovery *d)
+{
+	return d ? check_host(d->host) : nvmfr__fail(-EINVAL, "discovery is NULL");
+}
+
+int nvmfr_discovery_refresh(struct nvmfr_discovery *d)
+{
+	int err = check_discovery(d);
+	bool persistent = !err && (d->flags & NVMFR_DISCOVER_PERSISTENT);
+
+	if (!err && !persistent)
+		err = first(d);
+	if (err)
+		return err;
+	err = read_all(d);
+	if (!persistent) {
+		end(d->ctrl);
+		d->ctrl = NULL;
+	}
+	return err;
+}
+
+struct nvmfr_ctrl *nvmfr_discovery_ctrl(const struct nvmfr_discovery *d)
+{
+	return check_discovery(d) ? NULL : d->ctrl;
+}
+
+int nvmfr_discovery_info(const struct nvmfr_discovery *d, struct nvmfr_discovery_info *info)
+{
+	struct nvmfr_discovery_info full;
+	int err = check_discovery(d);
+
+	if (!err)
+		err = check_info(info, info ? info->size : 0, "nvmfr_discovery_info");
+	if (err)
+		return err;
+	full = (struct nvmfr_discovery_info){
+		.size = sizeof(full),
+		.generation = d->list->generation,
+		.left_out = d->list->left_out,
+		.records = d->list->count,
+		.logs = d->list->logs,
+		.skipped = d->list->skipped,
+		.unreached = d->list->unreached,
+	};
+	nvmfr__opts_export(info, info->size, &full, sizeof(full));
+	return 0;
+}
+
+int nvmfr_discovery_get(const struct nvmfr_discovery *d, uint32_t index,
+			struct nvmfr_discovery_record *record)
+{
+	struct nvmfr_discovery_record full = { .size = sizeof(full) };
+	const struct found *found;
+	int err = check_discovery(d);
+
+	if (!err)
+		err = check_info(record, record ? record->size : 0, "nvmfr_discovery_record");
+	if (!err && index >= d->list->count)
+		err = nvmfr__fail(-ENOENT, "record %u: there are %u", index, d->list->count);
+	if (err)
+		return err;
+	found = &d->list->found[index];
+	full.trtype = found->wire.trtype;
+	full.adrfam = found->wire.adrfam;
+	full.subtype = found->wire.subtype;
+	full.treq = found->wire.treq;
+	full.portid = found->wire.portid;
+	full.cntlid = found->wire.cntlid;
+	full.asqsz = found->wire.asqsz;
+	full.eflags = found->wire.eflags;
+	full.log = found->log;
+	memcpy(full.traddr, found->wire.traddr, sizeof(full.traddr));
+	memcpy(full.trsvcid, found->wire.trsvcid, sizeof(full.trsvcid));
+	memcpy(full.subnqn, found->wire.subnqn, sizeof(full.subnqn));
+	make_uri(&found->wire, found->soft, full.uri);
+	nvmfr__opts_export(record, record->size, &full, sizeof(full));
+	return 0;
+}
+
+void nvmfr_discovery_release(struct nvmfr_discovery *d)
+{
+	if (!d)
+		return;
+	if (d->ctrl)
+		end(d->ctrl);
+	list_free(d->list);
+	free(d);
+}

@@ -1,0 +1,617 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Discovery: what logs hold, well-formed and not, referrals in circles, a log that changes while it is read. */
+#include "flow.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define DISCOVERY_NQN "nqn.2014-08.org.nvmexpress.discovery"
+#define NQN_A	      "nqn.2014-08.org.example:a"
+
+enum {
+	ENTRY = 1024,
+	OPC_GET_LOG = 0x02,
+	LID_DISCOVERY = 0x70,
+	RDMA = 1,
+	TCP = 3,
+	LOOP = 254,
+	REFERRAL = 1,
+	NVM = 2,
+	OAES_DISCOVERY_BIT = 31,
+	MOST = 16384,
+};
+
+/* ---- entries, by the offsets of the specification -------------------------------------------- */
+
+struct entry {
+	uint8_t trtype, adrfam, subtype;
+	uint16_t portid;
+	const char *traddr, *trsvcid, *subnqn;
+};
+
+/* What is behind a string: blanks, or NULs. */
+static void put(unsigned char *field, size_t bytes, const char *text, char pad)
+{
+	memset(field, pad, bytes);
+	memcpy(field, text, strlen(text));
+}
+
+static void make(unsigned char *out, const struct entry *entry, char pad)
+{
+	memset(out, 0, ENTRY);
+	out[0] = entry->trtype;
+	out[1] = entry->adrfam;
+	out[2] = entry->subtype;
+	out[4] = (unsigned char)entry->portid;
+	out[5] = (unsigned char)(entry->portid >> 8);
+	out[6] = out[7] = 0xff;
+	out[8] = 32;
+	put(out + 32, 32, entry->trsvcid, pad);
+	put(out + 256, 256, entry->subnqn, pad);
+	put(out + 512, 256, entry->traddr, pad);
+}
+
+static void set(struct nvmfr_soft_target *target, const struct entry *entries, uint32_t n, char pad)
+{
+	unsigned char *bytes = calloc(n + 1, ENTRY);
+
+	cr_assert_not_null(bytes);
+	for (uint32_t i = 0; i < n; i++)
+		make(bytes + i * (size_t)ENTRY, &entries[i], pad);
+	cr_assert_eq(nvmfr_soft_discovery_set(target, bytes, n), 0, "%s", nvmfr_last_error());
+	free(bytes);
+}
+
+static struct nvmfr_soft_target *target(const struct flow *f, const char *name)
+{
+	struct nvmfr_soft_opts opts = flow_soft_opts();
+	struct nvmfr_soft_target *out;
+
+	opts.oaes |= UINT32_C(1) << OAES_DISCOVERY_BIT;
+	cr_assert_eq(nvmfr_soft_target_create(f->host, name, &opts, &out), 0, "%s",
+		     nvmfr_last_error());
+	return out;
+}
+
+static void up(struct flow *f)
+{
+	flow_host(f);
+	f->target = target(f, "t");
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+static struct nvmfr_discovery *ask(const struct flow *f, uint32_t flags)
+{
+	struct nvmfr_discovery *d;
+
+	cr_assert_eq(nvmfr_discover(f->host, &f->opts, flags, &d), 0, "%s", nvmfr_last_error());
+	return d;
+}
+
+static struct nvmfr_discovery_info info(const struct nvmfr_discovery *d)
+{
+	struct nvmfr_discovery_info out = { .size = sizeof(out) };
+
+	cr_assert_eq(nvmfr_discovery_info(d, &out), 0, "%s", nvmfr_last_error());
+	return out;
+}
+
+static struct nvmfr_discovery_record get(const struct nvmfr_discovery *d, uint32_t i)
+{
+	struct nvmfr_discovery_record out = { .size = sizeof(out) };
+
+	cr_assert_eq(nvmfr_discovery_get(d, i, &out), 0, "%s", nvmfr_last_error());
+	return out;
+}
+
+/* ---- one log --------------------------------------------------------------------------------- */
+
+Test(discovery, a_target_names_itself)
+{
+	struct nvmfr_discovery_record record;
+	struct nvmfr_discovery *d;
+	struct flow f;
+
+	up(&f);
+	d = ask(&f, 0);
+	cr_expect(info(d).records == 1 && info(d).logs == 1 && info(d).generation == 1);
+	cr_expect_null(nvmfr_discovery_ctrl(d));
+	record = get(d, 0);
+	cr_expect(record.trtype == LOOP && record.subtype == NVM && record.cntlid == 0xffff &&
+		  record.log == 0);
+	cr_expect_str_eq(record.traddr, "t");
+	cr_expect_str_eq(record.subnqn, NVMFR_SOFT_SUBNQN);
+	cr_expect_eq(flow_counters(&f).open_connections, 0u, "one look");
+	/* What it names can be connected to. */
+	f.opts.uri = record.uri;
+	flow_connect(&f);
+	cr_expect_eq(nvmfr_discovery_get(d, 1, &record), -ENOENT);
+	nvmfr_discovery_release(d);
+	flow_down(&f);
+}
+
+struct uri_case {
+	struct entry entry;
+	const char *uri;
+};
+
+/* clang-format off */
+static const struct uri_case uris[] = {
+	{ { RDMA, 1, NVM, 7, "192.168.1.2", "4420", NQN_A },
+	  "nvmf+rdma://192.168.1.2:4420/nqn.2014-08.org.example:a" },
+	{ { RDMA, 2, NVM, 7, "fe80::1", "4421", "nqn.2014-08.org.example:b" },
+	  "nvmf+rdma://[fe80::1]:4421/nqn.2014-08.org.example:b" },
+	{ { RDMA, 1, NVM, 7, "10.0.0.1", "", "nqn.2014-08.org.example:c" },
+	  "nvmf+rdma://10.0.0.1:4420/nqn.2014-08.org.example:c" },
+	{ { RDMA, 3, NVM, 7, "fe80::1", "4420", "nqn.2014-08.org.example:d" }, "" },
+	{ { RDMA, 1, NVM, 7, "10.0.0.1/x", "4420", "nqn.2014-08.org.example:e" }, "" },
+	{ { RDMA, 1, NVM, 7, "10.0.0.1", "port", "nqn.2014-08.org.example:f" }, "" },
+	{ { TCP, 1, NVM, 7, "10.0.0.1", "4420", "nqn.2014-08.org.example:g" }, "" },
+	{ { LOOP, 254, NVM, 7, "other", "", "nqn.2014-08.org.example:h" },
+	  "nvmf+soft://other/nqn.2014-08.org.example:h" },
+};
+/* clang-format on */
+
+static void expect_uris(char pad)
+{
+	struct entry entries[ARRAY_SIZE(uris)];
+	struct nvmfr_discovery *d;
+	struct flow f;
+
+	up(&f);
+	for (size_t i = 0; i < ARRAY_SIZE(uris); i++)
+		entries[i] = uris[i].entry;
+	set(f.target, entries, ARRAY_SIZE(uris), pad);
+	d = ask(&f, 0);
+	cr_assert_eq(info(d).records, ARRAY_SIZE(uris) + 1, "%u", info(d).records);
+	cr_expect_eq(info(d).generation, 2u);
+	for (uint32_t i = 0; i < ARRAY_SIZE(uris); i++) {
+		struct nvmfr_discovery_record record = get(d, i + 1);
+
+		cr_expect_str_eq(record.uri, uris[i].uri);
+		cr_expect_str_eq(record.traddr, uris[i].entry.traddr);
+		cr_expect_str_eq(record.trsvcid, uris[i].entry.trsvcid);
+		cr_expect_str_eq(record.subnqn, uris[i].entry.subnqn);
+		cr_expect(record.portid == 7 && record.asqsz == 32 &&
+			  record.trtype == uris[i].entry.trtype);
+	}
+	nvmfr_discovery_release(d);
+	flow_down(&f);
+}
+
+Test(discovery, fields_that_end_with_blanks)
+{
+	expect_uris(' ');
+}
+
+Test(discovery, fields_that_end_with_nuls)
+{
+	expect_uris('\0');
+}
+
+Test(discovery, bad_records_are_left_out_and_counted)
+{
+	static const struct entry good = { RDMA, 1, NVM, 9, "10.0.0.1", "4420", NQN_A };
+	static const struct entry bad[] = {
+		{ 99, 1, NVM, 0, "10.0.0.1", "4420", NQN_A },
+		{ RDMA, 77, NVM, 0, "10.0.0.1", "4420", NQN_A },
+		{ RDMA, 1, 9, 0, "10.0.0.1", "4420", NQN_A },
+		{ RDMA, 1, NVM, 0, "", "4420", NQN_A },
+		{ RDMA, 1, NVM, 0, "10.0.\x1b[2J", "4420", NQN_A },
+		{ RDMA, 1, NVM, 0, "10.0.0.1", "4420", "" },
+	};
+	struct entry entries[2 * ARRAY_SIZE(bad) + 1];
+	struct nvmfr_discovery *d;
+	struct flow f;
+
+	up(&f);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		entries[2 * i] = good;
+		entries[2 * i].portid = (uint16_t)i;
+		entries[2 * i + 1] = bad[i];
+	}
+	entries[2 * ARRAY_SIZE(bad)] = good;
+	set(f.target, entries, ARRAY_SIZE(entries), ' ');
+	d = ask(&f, 0);
+	cr_expect_eq(info(d).skipped, ARRAY_SIZE(bad));
+	cr_assert_eq(info(d).records, ARRAY_SIZE(bad) + 2);
+	for (uint32_t i = 0; i < ARRAY_SIZE(bad); i++)
+		cr_expect_eq(get(d, i + 1).portid, i);
+	cr_expect(flow_logged(&f, "entry 2 of the discovery log is left out"));
+	nvmfr_discovery_release(d);
+	flow_down(&f);
+}
+
+/* Each chunk and the last, whatever is left of it. */
+Test(discovery, logs_of_every_length)
+{
+	struct entry entries[13];
+	struct flow f;
+
+	up(&f);
+	for (uint16_t n = 0; n <= ARRAY_SIZE(entries); n++) {
+		struct nvmfr_discovery *d;
+
+		if (n)
+			entries[n - 1] =
+				(struct entry){ RDMA, 1, NVM, n, "10.0.0.1", "4420", NQN_A };
+		set(f.target, entries, n, ' ');
+		d = ask(&f, 0);
+		cr_assert_eq(info(d).records, n + 1u);
+		for (uint16_t i = 1; i <= n; i++)
+			cr_expect_eq(get(d, i).portid, i);
+		nvmfr_discovery_release(d);
+	}
+	flow_down(&f);
+}
+
+Test(discovery, more_than_are_read)
+{
+	unsigned char *bytes = calloc(MOST + 9, ENTRY);
+	struct nvmfr_discovery *d;
+	struct flow f;
+
+	up(&f);
+	cr_assert_not_null(bytes);
+	for (uint16_t i = 0; i < MOST + 9; i++) {
+		struct entry entry = { RDMA, 1, NVM, i, "10.0.0.1", "4420", NQN_A };
+
+		make(bytes + i * (size_t)ENTRY, &entry, ' ');
+	}
+	cr_assert_eq(nvmfr_soft_discovery_set(f.target, bytes, MOST + 9), 0);
+	d = ask(&f, 0);
+	cr_expect(info(d).records == MOST && info(d).left_out == 10, "%u", info(d).records);
+	cr_expect_eq(get(d, MOST - 1).portid, MOST - 2);
+	nvmfr_discovery_release(d);
+	free(bytes);
+	flow_down(&f);
+}
+
+/* ---- referrals ------------------------------------------------------------------------------- */
+
+static struct entry referral(const char *name)
+{
+	return (struct entry){ LOOP, 254, REFERRAL, 0, name, "", DISCOVERY_NQN };
+}
+
+/* t -> a -> b -> a, t, itself; twice the same; and one that is not there. */
+Test(discovery, referrals_in_circles)
+{
+	const struct entry shared = {
+		RDMA, 1, NVM, 5, "10.0.0.1", "4420", "nqn.2014-08.org.example:shared"
+	};
+	struct entry of_t[] = { referral("a"), referral("a"), shared };
+	struct entry of_a[] = { shared, referral("b"), referral("t") };
+	struct entry of_b[] = { referral("a"), referral("t"), referral("b"), referral("nowhere"),
+				shared };
+	struct nvmfr_soft_target *a, *b;
+	unsigned int shares = 0;
+	struct nvmfr_discovery *d;
+	struct flow f;
+
+	up(&f);
+	a = target(&f, "a");
+	b = target(&f, "b");
+	set(f.target, of_t, ARRAY_SIZE(of_t), ' ');
+	set(a, of_a, ARRAY_SIZE(of_a), ' ');
+	set(b, of_b, ARRAY_SIZE(of_b), ' ');
+	d = ask(&f, 0);
+	cr_expect(info(d).logs == 3 && info(d).unreached == 1, "%u logs, %u unreached",
+		  info(d).logs, info(d).unreached);
+	cr_expect(flow_logged(&f, "nowhere"));
+	for (uint32_t i = 0; i < info(d).records; i++) {
+		shares += strcmp(get(d, i).subnqn, shared.subnqn) == 0;
+		cr_expect_lt(get(d, i).log, 3u);
+	}
+	cr_expect_eq(shares, 1u, "in three logs, told once");
+	/* t, a and b themselves; referrals to a, b, t, nowhere; and what they share. */
+	cr_expect_eq(info(d).records, 8u, "%u", info(d).records);
+	nvmfr_discovery_release(d);
+	d = ask(&f, NVMFR_DISCOVER_NO_REFERRALS);
+	cr_expect(info(d).logs == 1 && info(d).records == 4 && info(d).unreached == 0);
+	nvmfr_discovery_release(d);
+	nvmfr_soft_target_destroy(a);
+	nvmfr_soft_target_destroy(b);
+	flow_down(&f);
+}
+
+/* However many a log refers to, the places that are asked have a bound. */
+Test(discovery, referrals_without_end)
+{
+	enum { MANY = 200 };
+	struct entry *entries = calloc(MANY, sizeof(*entries));
+	char names[MANY][16];
+	struct nvmfr_discovery *d;
+	struct flow f;
+
+	up(&f);
+	cr_assert_not_null(entries);
+	for (int i = 0; i < MANY; i++) {
+		snprintf(names[i], sizeof(names[i]), "none-%d", i);
+		entries[i] = referral(names[i]);
+	}
+	set(f.target, entries, MANY, ' ');
+	d = ask(&f, 0);
+	cr_expect(info(d).logs == 1 && info(d).unreached == MANY && info(d).records == MANY + 1);
+	cr_expect(!flow_logged(&f, "none-100"), "the first ones are enough");
+	nvmfr_discovery_release(d);
+	free(entries);
+	flow_down(&f);
+}
+
+Test(discovery, referrals_of_other_transports)
+{
+	const struct entry entries[] = {
+		{ TCP, 1, REFERRAL, 0, "10.0.0.1", "8009", DISCOVERY_NQN },
+		{ RDMA, 3, REFERRAL, 0, "fe80::1", "4420", DISCOVERY_NQN },
+	};
+	struct nvmfr_discovery *d;
+	struct flow f;
+
+	up(&f);
+	set(f.target, entries, ARRAY_SIZE(entries), ' ');
+	d = ask(&f, 0);
+	cr_expect(info(d).logs == 1 && info(d).unreached == 2 && info(d).records == 3);
+	nvmfr_discovery_release(d);
+	flow_down(&f);
+}
+
+/* ---- persistent ------------------------------------------------------------------------------ */
+
+static void expect_change(const struct flow *f, const struct nvmfr_discovery *d,
+			  uint64_t generation)
+{
+	struct nvmfr_event event = { .type = 0 };
+
+	for (int i = 0; i < 100 && nvmfr_host_events(f->host, &event, 1) == 0; i++)
+		flow_idle_ms(f, 10);
+	cr_expect(event.type == NVMFR_EVENT_DISCOVERY_CHANGED &&
+			  event.ctrl == nvmfr_discovery_ctrl(d) && event.value == generation,
+		  "type %u, value %llu", event.type, (unsigned long long)event.value);
+}
+
+Test(discovery, a_persistent_one_hears_of_changes)
+{
+	struct entry entry = { RDMA, 1, NVM, 0, "10.0.0.1", "4420", NQN_A };
+	struct nvmfr_event event;
+	struct nvmfr_discovery *d;
+	struct flow f;
+
+	up(&f);
+	d = ask(&f, NVMFR_DISCOVER_PERSISTENT);
+	cr_assert_not_null(nvmfr_discovery_ctrl(d));
+	cr_expect_eq(nvmfr_host_events(f.host, &event, 1), 0, "nothing of its own connecting");
+	cr_expect_eq(flow_counters(&f).open_connections, 1u);
+	for (uint16_t i = 1; i <= 3; i++) {
+		entry.portid = i;
+		set(f.target, &entry, 1, ' ');
+		expect_change(&f, d, i + 1u);
+		cr_expect_eq(info(d).generation, i, "as it was");
+		cr_assert_eq(nvmfr_discovery_refresh(d), 0, "%s", nvmfr_last_error());
+		cr_expect(info(d).generation == i + 1u && info(d).records == 2 &&
+			  get(d, 1).portid == i);
+	}
+	/* Longer than its keep-alive timeout. */
+	flow_idle_ms(&f, 30000);
+	cr_expect_gt(flow_counters(&f).keep_alives, 0u);
+	cr_expect_eq(nvmfr_discovery_refresh(d), 0);
+	nvmfr_soft_drop(f.target);
+	flow_idle_ms(&f, 100);
+	cr_assert_eq(nvmfr_host_events(f.host, &event, 1), 1);
+	cr_expect(event.type == NVMFR_EVENT_STATE && event.value == NVMFR_STATE_LOST &&
+		  event.ctrl == nvmfr_discovery_ctrl(d));
+	cr_expect_eq(nvmfr_discovery_refresh(d), -ENOTCONN);
+	cr_expect_eq(info(d).records, 2u, "what was found stays");
+	nvmfr_discovery_release(d);
+	flow_down(&f);
+}
+
+Test(discovery, a_one_shot_asked_again)
+{
+	struct entry entry = { RDMA, 1, NVM, 3, "10.0.0.1", "4420", NQN_A };
+	struct nvmfr_event event;
+	struct nvmfr_discovery *d;
+	struct flow f;
+
+	up(&f);
+	d = ask(&f, 0);
+	set(f.target, &entry, 1, ' ');
+	cr_assert_eq(nvmfr_discovery_refresh(d), 0, "%s", nvmfr_last_error());
+	cr_expect(info(d).records == 2 && get(d, 1).portid == 3);
+	cr_expect_eq(flow_counters(&f).open_connections, 0u);
+	cr_expect_eq(flow_counters(&f).keep_alives, 0u);
+	cr_expect_eq(nvmfr_host_events(f.host, &event, 1), 0);
+	nvmfr_discovery_release(d);
+	flow_down(&f);
+}
+
+/* ---- a log that changes while it is read ----------------------------------------------------- */
+
+struct changer {
+	struct flow *f;
+	_Atomic bool stop;
+};
+
+static void *keeps_changing(void *arg)
+{
+	struct changer *c = arg;
+	struct entry entries[40];
+
+	for (uint16_t round = 1; !c->stop; round++) {
+		for (size_t i = 0; i < ARRAY_SIZE(entries); i++)
+			entries[i] =
+				(struct entry){ RDMA, 1, NVM, round, "10.0.0.1", "4420", NQN_A };
+		set(c->f->target, entries, ARRAY_SIZE(entries) - round % 7, ' ');
+		usleep(500);
+	}
+	return NULL;
+}
+
+/* What comes is of one generation, or it is refused: never a mixture. */
+static void never_a_mixture(uint32_t soft_flags)
+{
+	struct nvmfr_soft_opts opts = flow_soft_opts();
+	struct changer changer = { .stop = false };
+	pthread_t thread;
+	struct flow f;
+
+	opts.flags = soft_flags;
+	flow_host_thread(&f);
+	flow_target(&f, &opts);
+	changer.f = &f;
+	cr_assert_eq(pthread_create(&thread, NULL, keeps_changing, &changer), 0);
+	for (unsigned int i = 0; i < 30; i++) {
+		struct nvmfr_discovery *d;
+		int err = nvmfr_discover(f.host, &f.opts, 0, &d);
+
+		cr_assert(err == 0 || err == -EAGAIN, "%s", nvmfr_last_error());
+		if (err)
+			continue;
+		for (uint32_t k = 2; k < info(d).records; k++)
+			cr_expect_eq(get(d, k).portid, get(d, 1).portid);
+		nvmfr_discovery_release(d);
+	}
+	changer.stop = true;
+	pthread_join(thread, NULL);
+	flow_down(&f);
+}
+
+Test(discovery, never_a_mixture, .timeout = 60)
+{
+	never_a_mixture(0);
+}
+
+Test(discovery, never_a_mixture_from_a_target_thread, .timeout = 60)
+{
+	never_a_mixture(NVMFR_SOFT_THREAD);
+}
+
+/* ---- what goes wrong ------------------------------------------------------------------------- */
+
+Test(discovery, a_refused_or_silent_log)
+{
+	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_STATUS, 0, OPC_GET_LOG,
+						   LID_DISCOVERY, STATUS_INTERNAL_ERROR);
+	struct nvmfr_discovery *d;
+	struct flow f;
+
+	up(&f);
+	flow_plan(&f, &fault);
+	cr_expect_eq(nvmfr_discover(f.host, &f.opts, 0, &d), -EIO);
+	flow_says("discovery log header");
+	cr_expect_null(d);
+	/* The first is the header; entries are refused though nothing changed. */
+	fault.skip = 1;
+	flow_plan(&f, &fault);
+	cr_expect_eq(nvmfr_discover(f.host, &f.opts, 0, &d), -EIO);
+	flow_says("entries from 0 on were refused with status");
+	fault.kind = NVMFR_SOFT_FAULT_SILENCE;
+	flow_plan(&f, &fault);
+	cr_expect_eq(nvmfr_discover(f.host, &f.opts, NVMFR_DISCOVER_PERSISTENT, &d), -ENOTCONN);
+	flow_says("admin_timeout_ms");
+	nvmfr_soft_fault_clear(f.target);
+	d = ask(&f, 0);
+	nvmfr_discovery_release(d);
+	flow_down(&f);
+}
+
+Test(discovery, who_is_no_discovery_controller)
+{
+	struct nvmfr_discovery *d;
+	struct flow f;
+
+	up(&f);
+	f.opts.uri = "nvmf+soft://t/" NVMFR_SOFT_SUBNQN;
+	cr_expect_eq(nvmfr_discover(f.host, &f.opts, 0, &d), -EINVAL);
+	flow_says("is not a discovery controller");
+	f.opts.uri = "nvmf+soft://nowhere";
+	cr_expect_eq(nvmfr_discover(f.host, &f.opts, 0, &d), -ENOENT);
+	flow_says("nowhere");
+	flow_down(&f);
+}
+
+/* Before NVMe 1.4 CNTRLTYPE was 0; the NQN tells. */
+Test(discovery, an_old_discovery_controller)
+{
+	enum { CNTRLTYPE = 111 };
+	struct nvmfr_discovery *d;
+	struct flow f;
+
+	up(&f);
+	flow_patch8(&f, CNS_CTRL, CNTRLTYPE, 0);
+	f.opts.uri = "nvmf+soft://t/";
+	d = ask(&f, 0);
+	cr_expect_eq(info(d).records, 1u);
+	nvmfr_discovery_release(d);
+	flow_down(&f);
+}
+
+Test(discovery, bad_arguments)
+{
+	struct nvmfr_discovery_record record = { .size = sizeof(record) };
+	struct nvmfr_discovery_info none = { .size = 0 };
+	struct nvmfr_ctrl_opts opts;
+	struct nvmfr_discovery *d;
+	char text[5000];
+	struct flow f;
+
+	up(&f);
+	cr_expect_eq(nvmfr_discover(NULL, &f.opts, 0, &d), -EINVAL);
+	cr_expect_eq(nvmfr_discover(f.host, NULL, 0, &d), -EINVAL);
+	cr_expect_eq(nvmfr_discover(f.host, &f.opts, 0, NULL), -EINVAL);
+	cr_expect_eq(nvmfr_discover(f.host, &f.opts, 4, &d), -EINVAL);
+	opts = f.opts;
+	memset(text, 'x', sizeof(text) - 1);
+	text[sizeof(text) - 1] = '\0';
+	opts.uri = text;
+	cr_expect_eq(nvmfr_discover(f.host, &opts, 0, &d), -EINVAL);
+	opts.uri = NULL;
+	cr_expect_eq(nvmfr_discover(f.host, &opts, 0, &d), -EINVAL, "no address");
+	opts.traddr = text;
+	cr_expect_eq(nvmfr_discover(f.host, &opts, 0, &d), -EINVAL);
+	cr_expect_eq(nvmfr_discovery_refresh(NULL), -EINVAL);
+	cr_expect_null(nvmfr_discovery_ctrl(NULL));
+	cr_expect_eq(nvmfr_discovery_get(NULL, 0, &record), -EINVAL);
+	nvmfr_discovery_release(NULL);
+	d = ask(&f, 0);
+	cr_expect_eq(nvmfr_discovery_info(d, NULL), -EINVAL);
+	cr_expect_eq(nvmfr_discovery_info(d, &none), -EINVAL);
+	cr_expect_eq(nvmfr_discovery_get(d, 0, NULL), -EINVAL);
+	cr_expect_eq(nvmfr_soft_discovery_set(NULL, NULL, 0), -EINVAL);
+	cr_expect_eq(nvmfr_soft_discovery_set(f.target, NULL, 1), -EINVAL);
+	cr_expect_eq(nvmfr_soft_discovery_set(f.target, text, 65537), -EINVAL);
+	nvmfr_discovery_release(d);
+	flow_down(&f);
+}
+
+Test(discovery, in_a_forked_child)
+{
+	struct nvmfr_discovery_record record = { .size = sizeof(record) };
+	struct nvmfr_discovery_info numbers = { .size = sizeof(numbers) };
+	struct nvmfr_discovery *d, *other;
+	int status = 0;
+	struct flow f;
+	pid_t pid;
+
+	up(&f);
+	d = ask(&f, NVMFR_DISCOVER_PERSISTENT);
+	pid = fork();
+	if (pid == 0) {
+		bool dead = nvmfr_discovery_refresh(d) == -EOWNERDEAD && !nvmfr_discovery_ctrl(d) &&
+			    nvmfr_discovery_info(d, &numbers) == -EOWNERDEAD &&
+			    nvmfr_discovery_get(d, 0, &record) == -EOWNERDEAD &&
+			    nvmfr_discover(f.host, &f.opts, 0, &other) == -EOWNERDEAD;
+
+		nvmfr_discovery_release(d);
+		_exit(!dead);
+	}
+	cr_assert_eq(waitpid(pid, &status, 0), pid);
+	cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	cr_expect_eq(nvmfr_discovery_refresh(d), 0, "%s", nvmfr_last_error());
+	nvmfr_discovery_release(d);
+	flow_down(&f);
+}
