@@ -41,6 +41,47 @@ class State(enum.IntEnum):
     CONNECTING = 1
     LIVE = 2
     LOST = 3
+    RECOVERING = 4
+
+
+class EventType(enum.IntEnum):
+    """What an event tells."""
+    STATE = 1
+    NS_ADDED = 2
+    NS_REMOVED = 3
+    NS_CHANGED = 4
+    ANA_CHANGED = 5
+    DISCOVERY_CHANGED = 6
+    ERROR = 7
+    HEALTH = 8
+    FIRMWARE = 9
+    VENDOR = 10
+    OTHER = 11
+    OVERFLOW = 12
+
+
+class NsChange(enum.IntFlag):
+    """What is another with a namespace."""
+    SIZE = 1
+    FORMAT = 2
+    IDENTITY = 4
+    PROTECTION = 8
+
+
+class DiscoverFlag(enum.IntFlag):
+    """How a discovery is made."""
+    PERSISTENT = 1
+    NO_REFERRALS = 2
+
+
+class SoftNotice(enum.IntEnum):
+    """Asynchronous events that a soft target can be made to send."""
+    ERROR = 0x010000
+    HEALTH = 0x020101
+    FIRMWARE = 0x030102
+    ANA = 0x0c0302
+    DISCOVERY = 0x70f002
+    VENDOR = 0xc00007
 
 
 class Op(enum.IntEnum):
@@ -105,7 +146,8 @@ class CtrlOpts(ctypes.Structure):
                 ("kato_ms", c_uint32), ("connect_timeout_ms", c_uint32),
                 ("admin_timeout_ms", c_uint32), ("num_io_queues", c_uint16),
                 ("admin_depth", c_uint16), ("tos", c_uint8), ("ack_timeout", c_uint8),
-                ("retry_count", c_uint8), ("rnr_retry_count", c_uint8), ("reserved", c_uint8 * 8)]
+                ("retry_count", c_uint8), ("rnr_retry_count", c_uint8),
+                ("ctrl_loss_timeout_ms", c_uint32), ("reconnect_delay_ms", c_uint32)]
 
 
 class CtrlInfo(ctypes.Structure):
@@ -125,6 +167,29 @@ class NsInfo(ctypes.Structure):
                 ("block_bytes", c_uint32), ("metadata_bytes", c_uint32), ("read_only", c_uint8),
                 ("reserved", c_uint8 * 3), ("nguid", c_uint8 * 16), ("uuid", c_uint8 * 16),
                 ("eui64", c_uint8 * 8)]
+
+
+class Event(ctypes.Structure):
+    """struct nvmfr_event"""
+    _fields_ = [("ctrl", c_void_p), ("type", c_uint32), ("nsid", c_uint32), ("value", c_uint64),
+                ("result", c_int32), ("aer_type", c_uint8), ("aer_info", c_uint8),
+                ("log_page", c_uint8), ("reserved", c_uint8)]
+
+
+class DiscoveryRecord(ctypes.Structure):
+    """struct nvmfr_discovery_record"""
+    _fields_ = [("size", c_size_t), ("trtype", c_uint8), ("adrfam", c_uint8),
+                ("subtype", c_uint8), ("treq", c_uint8), ("portid", c_uint16),
+                ("cntlid", c_uint16), ("asqsz", c_uint16), ("eflags", c_uint16),
+                ("log", c_uint32), ("traddr", c_char * 257), ("trsvcid", c_char * 33),
+                ("subnqn", c_char * 224), ("uri", c_char * 542)]
+
+
+class DiscoveryInfo(ctypes.Structure):
+    """struct nvmfr_discovery_info"""
+    _fields_ = [("size", c_size_t), ("generation", c_uint64), ("left_out", c_uint64),
+                ("records", c_uint32), ("logs", c_uint32), ("skipped", c_uint32),
+                ("unreached", c_uint32)]
 
 
 class QpairOpts(ctypes.Structure):
@@ -211,7 +276,8 @@ STRUCTS: Dict[str, Type[ctypes.Structure]] = {
     "nvmfr_group_opts": GroupOpts, "nvmfr_iov": Iov, "nvmfr_io": Io,
     "nvmfr_completion": Completion, "nvmfr_soft_opts": SoftOpts,
     "nvmfr_soft_ns_opts": SoftNsOpts, "nvmfr_soft_fault": SoftFault,
-    "nvmfr_soft_counters": SoftCounters,
+    "nvmfr_soft_counters": SoftCounters, "nvmfr_event": Event,
+    "nvmfr_discovery_record": DiscoveryRecord, "nvmfr_discovery_info": DiscoveryInfo,
 }
 ENUMS: Dict[str, Tuple[str, Type[enum.IntEnum]]] = {  # prefix in C, class here
     "nvmfr_log_level": ("NVMFR_LOG_", LogLevel),
@@ -223,6 +289,10 @@ ENUMS: Dict[str, Tuple[str, Type[enum.IntEnum]]] = {  # prefix in C, class here
     "nvmfr_soft_flags": ("NVMFR_SOFT_", SoftFlag),  # type: ignore[dict-item]
     "nvmfr_soft_ns_flags": ("NVMFR_SOFT_NS_", SoftNsFlag),  # type: ignore[dict-item]
     "nvmfr_soft_fault_kind": ("NVMFR_SOFT_FAULT_", SoftFaultKind),
+    "nvmfr_event_type": ("NVMFR_EVENT_", EventType),
+    "nvmfr_ns_change": ("NVMFR_NS_CHANGE_", NsChange),  # type: ignore[dict-item]
+    "nvmfr_discover_flags": ("NVMFR_DISCOVER_", DiscoverFlag),  # type: ignore[dict-item]
+    "nvmfr_soft_notice": ("NVMFR_SOFT_NOTICE_", SoftNotice),
 }
 MACROS: Dict[str, Any] = {
     "NVMFR_VERSION_MAJOR": VERSION_MAJOR, "NVMFR_VERSION_MINOR": VERSION_MINOR,
@@ -258,6 +328,18 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "nvmfr_ctrl_wait": (c_int, [_p, c_int]),
     "nvmfr_ctrl_state": (c_int, [_p]),
     "nvmfr_ctrl_info": (c_int, [_p, POINTER(CtrlInfo)]),
+    "nvmfr_ctrl_dump": (c_int, [_p, c_char_p, c_size_t]),
+    "nvmfr_host_events": (c_int, [_p, POINTER(Event), c_uint]),
+    "nvmfr_host_event_fd": (c_int, [_p]),
+    "nvmfr_discover": (c_int, [_p, POINTER(CtrlOpts), c_uint32, _out]),
+    "nvmfr_discovery_refresh": (c_int, [_p]),
+    "nvmfr_discovery_ctrl": (c_void_p, [_p]),
+    "nvmfr_discovery_info": (c_int, [_p, POINTER(DiscoveryInfo)]),
+    "nvmfr_discovery_get": (c_int, [_p, c_uint32, POINTER(DiscoveryRecord)]),
+    "nvmfr_discovery_release": (None, [_p]),
+    "nvmfr_soft_ns_resize": (c_int, [_p, c_uint32, c_uint64]),
+    "nvmfr_soft_notify": (c_int, [_p, c_uint32]),
+    "nvmfr_soft_discovery_set": (c_int, [_p, c_void_p, c_uint32]),
     "nvmfr_ns_next": (c_uint32, [_p, c_uint32]),
     "nvmfr_ns_info": (c_int, [_p, c_uint32, POINTER(NsInfo)]),
     "nvmfr_disconnect": (c_int, [_p, c_int]),
