@@ -103,7 +103,7 @@ static __attribute__((noinline)) bool fill_vec(struct nvmfr_qpair *qp, struct qs
 	const uint64_t head = io->op == NVMFR_OP_READ ? qp->read_head : qp->write_head;
 	const uint32_t access = io->op == NVMFR_OP_READ ? FAB_ACCESS_TARGET : FAB_ACCESS_SOURCE;
 	const uint32_t position = position_of(qp, capsule);
-	unsigned char *tail = tail_at(qp, position);
+	unsigned char *tail;
 	struct list list;
 	uint32_t cid;
 
@@ -112,6 +112,7 @@ static __attribute__((noinline)) bool fill_vec(struct nvmfr_qpair *qp, struct qs
 	/* One piece needs no list. */
 	if (unlikely(io->niov - 2 > (uint64_t)qp->max_pieces - 2 || qp->max_pieces < 2 || !io->iov))
 		return false;
+	tail = tail_at(qp, position);
 	list = fill_list(qp, tail, slot_bufs(qp, slot), io->iov, io->iov + io->niov, access);
 	if (unlikely(list.bytes != io->nblocks << qp->ns_shift))
 		return false;
