@@ -338,7 +338,7 @@ static int copy_string(char *dst, size_t room, const char *src, const char *what
 	if (src && strlen(src) >= room)
 		return nvmfr__fail(-EINVAL, "%s is %zu bytes long, at most %zu are possible", what,
 				   strlen(src), room - 1);
-	strcpy(dst, src ? src : "");
+	memcpy(dst, src ? src : "", src ? strlen(src) + 1 : 1);
 	return 0;
 }
 
