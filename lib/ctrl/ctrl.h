@@ -119,6 +119,7 @@ struct nvmfr_ctrl {
 	uint64_t keep_alive_deadline_ns; /* of the one that is out; 0: none is */
 	unsigned int aers;
 	uint64_t aer_ns; /* when those that were answered go out again; 0: none was */
+	struct admin_request *requests; /* passthrough.h: the application's, in any state */
 
 	/* what it said */
 	char device[65];

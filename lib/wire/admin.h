@@ -20,6 +20,7 @@ enum nvme_feature {
 	NVME_FEAT_NUM_QUEUES = 0x07,
 	NVME_FEAT_ASYNC_EVENT_CONFIG = 0x0b,
 	NVME_FEAT_KATO = 0x0f,
+	NVME_FEAT_HOST_ID = 0x81,
 };
 
 /* Asynchronous Event Configuration, the same bits as Identify OAES. */

@@ -10,6 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <nvmfr/cmd.h>
+
 enum {
 	BLOCK = 512,
 	READS = 16,
@@ -95,6 +97,7 @@ static int controller_is_dead(struct scene *s)
 {
 	struct nvmfr_ctrl_info info = { .size = sizeof(info) };
 	struct nvmfr_ns_info ns = { .size = sizeof(ns) };
+	struct nvmfr_cmd cmd = { .opcode = 0x0a, .cdw10 = 0x0f }; /* Get Features, Keep Alive Timer */
 	struct nvmfr_ctrl *ctrl = s->f.ctrl, *other;
 	struct nvmfr_qpair *qp;
 	const int answers[] = {
@@ -105,6 +108,7 @@ static int controller_is_dead(struct scene *s)
 		nvmfr_ns_info(ctrl, 1, &ns),
 		nvmfr_qpair_create(ctrl, NULL, &qp),
 		nvmfr_connect(s->f.host, &s->f.opts, &other),
+		nvmfr_admin(ctrl, &cmd, NULL, 0, NULL, NULL),
 	};
 
 	for (int i = 0; i < (int)ARRAY_SIZE(answers); i++)

@@ -5,6 +5,7 @@
  *
  * Prints the table, which other languages' mirrors of these structs are compared with.
  */
+#include <nvmfr/cmd.h>
 #include <nvmfr/nvmfr.h>
 #include <nvmfr/soft.h>
 
@@ -123,6 +124,22 @@
 	FIELD(nvmfr_completion, status, 20)							\
 	FIELD(nvmfr_completion, flags, 22)							\
 	FIELD(nvmfr_completion, cqe_result, 24)							\
+												\
+	SIZE(nvmfr_cmd, 64)									\
+	FIELD(nvmfr_cmd, opcode, 0)								\
+	FIELD(nvmfr_cmd, reserved0, 1)								\
+	FIELD(nvmfr_cmd, nsid, 4)								\
+	FIELD(nvmfr_cmd, cdw2, 8)								\
+	FIELD(nvmfr_cmd, cdw3, 12)								\
+	FIELD(nvmfr_cmd, cdw10, 16)								\
+	FIELD(nvmfr_cmd, cdw11, 20)								\
+	FIELD(nvmfr_cmd, cdw12, 24)								\
+	FIELD(nvmfr_cmd, cdw13, 28)								\
+	FIELD(nvmfr_cmd, cdw14, 32)								\
+	FIELD(nvmfr_cmd, cdw15, 36)								\
+	FIELD(nvmfr_cmd, timeout_ms, 40)							\
+	FIELD(nvmfr_cmd, reserved1, 44)								\
+	FIELD(nvmfr_cmd, reserved2, 48)								\
 												\
 	SIZE(nvmfr_soft_opts, 80)								\
 	FIELD(nvmfr_soft_opts, size, 0)								\
