@@ -69,6 +69,29 @@ struct nvmfr_cmd {
 NVMFR_API NVMFR_MUST_CHECK int nvmfr_admin(struct nvmfr_ctrl *ctrl, const struct nvmfr_cmd *cmd, void *data,
 					   size_t bytes, uint64_t *result, uint16_t *status);
 
+/**
+ * Submits any I/O command as it is given, for what nvmfr_submit() has no name for: also vendor specific ones.
+ * Only its form is checked, not whether the controller knows it or its namespace is active and not write
+ * protected: the controller answers. It completes like any I/O, with nvmfr_completion.cqe_result.
+ *
+ * Its data is named by one descriptor, so it must lie in one memory region: buffers above the device's limit
+ * (1 GiB and more) have several, with an overlap of 1 MiB. None goes in the capsule.
+ *
+ * @param qp            the queue pair
+ * @param cmd           read only, free again on return; timeout_ms is zero (io_timeout_ms holds)
+ * @param buf           registered as the opcode's data needs it: bit 0 NVMFR_ACCESS_SOURCE, bit 1 NVMFR_ACCESS_TARGET;
+ *                      NULL with 0 bytes
+ * @param offset_bytes  any alignment
+ * @param len_bytes     0, or up to nvmfr_ctrl_info.max_xfer_bytes; as the command itself says it
+ * @param user_data     comes back in the completion
+ *
+ * Threads: the owner.
+ * Returns: as nvmfr_read(); -EPERM a Fabrics command.
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_submit_cmd(struct nvmfr_qpair *qp, const struct nvmfr_cmd *cmd,
+						struct nvmfr_buffer *buf, uint64_t offset_bytes,
+						uint64_t len_bytes, uint64_t user_data);
+
 #ifdef __cplusplus
 }
 #endif

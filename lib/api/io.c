@@ -2,9 +2,10 @@
 /* The data path's entry points: a look at the pointers, then one call down. */
 #include <errno.h>
 
-#include <nvmfr/nvmfr.h>
+#include <nvmfr/cmd.h>
 
 #include "base/err.h"
+#include "queue/command.h"
 #include "queue/prepared.h"
 
 static __attribute__((noinline, cold)) int bad(const char *what)
@@ -33,6 +34,14 @@ int nvmfr_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, unsigned in
 	if (unlikely(!qp || !ios || (int)n <= 0))
 		return bad("qp or ios is NULL, or n is 0 or too large");
 	return nvmfr__qpair_submit(qp, ios, n);
+}
+
+int nvmfr_submit_cmd(struct nvmfr_qpair *qp, const struct nvmfr_cmd *cmd, struct nvmfr_buffer *buf,
+		     uint64_t offset_bytes, uint64_t len_bytes, uint64_t user_data)
+{
+	if (!qp || !cmd)
+		return bad("qp or cmd is NULL");
+	return nvmfr__qpair_command(qp, cmd, buf, offset_bytes, len_bytes, user_data);
 }
 
 int nvmfr_prepare(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, unsigned int n,

@@ -7,6 +7,7 @@
 
 #include <nvmfr/cmd.h>
 
+#include "queue/qpair.h"
 #include "wire/sqe.h"
 
 _Static_assert(sizeof(struct nvmfr_cmd) == sizeof(struct nvme_sqe), "a command's size");
@@ -31,5 +32,13 @@ static inline void nvmfr__cmd_to_sqe(const struct nvmfr_cmd *cmd, struct nvme_sq
 	sqe->cdw14 = to_le32(cmd->cdw14);
 	sqe->cdw15 = to_le32(cmd->cdw15);
 }
+
+/* Checks and sends one. As nvmfr_submit_cmd(). */
+int nvmfr__qpair_command(struct nvmfr_qpair *qp, const struct nvmfr_cmd *cmd, struct nvmfr_buffer *buf,
+			 uint64_t offset, uint64_t bytes, uint64_t user_data);
+
+/* Sends an SQE as it is, but for its CID; there is room. buf: what it names, NULL: nothing. */
+int nvmfr__command_post(struct nvmfr_qpair *qp, struct nvme_sqe *sqe, const struct nvmfr_buffer *buf,
+			uint64_t user_data);
 
 #endif

@@ -188,7 +188,9 @@ struct nvmfr_qpair {
 	uint32_t drain_next;
 	enum link_state state; /* as adopted */
 	bool broken; /* the owner saw it fail, the service has been told */
+	bool stained; /* a capsule may have words set that reads and writes leave alone */
 	uint16_t qid;
+	uint32_t stained_seq; /* of the newest such */
 	uint32_t max_descriptors; /* asked for; limits has the granted ones */
 	uint64_t laps; /* commands sent before the present lap */
 	struct queue_limits limits;
@@ -339,10 +341,12 @@ static inline bool tail_taken(const struct nvmfr_qpair *qp, uint32_t seq)
 	return seq - qp->done_seq >= FAB_TAILS;
 }
 
-/* How many commands the ring takes in one run; wraps it at its end. */
+/* How many commands the ring takes in one run; wraps it at its end, unless it is stained. */
 static inline uint32_t ring_room(struct nvmfr_qpair *qp)
 {
 	if (unlikely(qp->position == qp->send_positions)) {
+		if (unlikely(qp->stained))
+			return 0;
 		qp->lap += qp->position;
 		qp->laps += qp->position;
 		qp->position = 0;
@@ -404,6 +408,10 @@ int nvmfr__qpair_read(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint6
 int nvmfr__qpair_write(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks,
 		       struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data);
 int nvmfr__qpair_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, unsigned int n);
+
+/* Zeroes what put_rw() takes for zero and another command left set. true: the ring may wrap now; false: it was not
+ * stained, or a SEND still reads it. */
+bool nvmfr__qpair_scrub(struct nvmfr_qpair *qp);
 
 /* Adopts news, refreshes credit. 0: a command fits; else why not. */
 int nvmfr__qpair_make_room(struct nvmfr_qpair *qp);

@@ -162,6 +162,8 @@ int nvmfr__qpair_make_room(struct nvmfr_qpair *qp)
 	if (nvmfr__qpair_forked(qp) || qp->state != LINK_LIVE || qp->broken)
 		return nvmfr__qpair_state_error(qp);
 	qpair_credit(qp);
+	if (!qp->credit && nvmfr__qpair_scrub(qp))
+		qpair_credit(qp);
 	return qpair_room(qp) ? 0 : nvmfr__qpair_full(qp);
 }
 

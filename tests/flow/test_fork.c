@@ -70,6 +70,7 @@ static int in_child(struct scene *s, int (*check)(struct scene *s))
 static int queue_pair_is_dead(struct scene *s)
 {
 	struct nvmfr_qpair_info info = { .size = sizeof(info) };
+	struct nvmfr_cmd cmd = { .opcode = OPC_FLUSH, .nsid = 1 };
 	struct nvmfr_qpair *qp = s->f.qp;
 	struct nvmfr_completion done;
 	struct nvmfr_io io = flow_io(&s->f, NVMFR_OP_READ, 0, 1, s->buf, 0);
@@ -80,6 +81,7 @@ static int queue_pair_is_dead(struct scene *s)
 		nvmfr_read(qp, s->f.nsid, 0, 1, s->buf, 0, 0),
 		nvmfr_write(qp, s->f.nsid, 0, 1, s->buf, 0, 0),
 		nvmfr_submit(qp, &io, 1),
+		nvmfr_submit_cmd(qp, &cmd, NULL, 0, 0, 0),
 		nvmfr_pread(qp, s->f.nsid, 1, s->buf, 0, 1, 0),
 		nvmfr_qpair_wait(qp, 0),
 		nvmfr_qpair_info(qp, &info),
