@@ -70,6 +70,141 @@ NVMFR_API NVMFR_MUST_CHECK int nvmfr_admin(struct nvmfr_ctrl *ctrl, const struct
 					   size_t bytes, uint64_t *result, uint16_t *status);
 
 /**
+ * Reads an Identify page.
+ *
+ * @param ctrl   a live controller
+ * @param cns    which page (CNS)
+ * @param nsid   namespace, where the page has to do with one; else 0
+ * @param cntid  controller, where the page has to do with one; else 0
+ * @param csi    command set, where the page has to do with one; else 0 (NVM)
+ * @param data   receives 4096 bytes as they came
+ *
+ * Threads: any.
+ * Returns: as nvmfr_admin().
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_identify(struct nvmfr_ctrl *ctrl, uint8_t cns, uint32_t nsid, uint16_t cntid,
+					      uint8_t csi, void *data);
+
+/** Which value of a feature. Other than the current one: where the controller has ONCS bit 4. */
+enum nvmfr_feature_select {
+	NVMFR_FEATURE_CURRENT = 0,  /**< in force */
+	NVMFR_FEATURE_DEFAULT = 1,  /**< the maker's */
+	NVMFR_FEATURE_SAVED = 2,    /**< in force after a reset */
+	NVMFR_FEATURE_SUPPORTED = 3 /**< its capabilities: bit 0 saveable, 1 per namespace, 2 changeable */
+};
+
+/**
+ * Reads a feature.
+ *
+ * @param ctrl    a live controller
+ * @param fid     which feature
+ * @param select  enum nvmfr_feature_select
+ * @param nsid    namespace, where the feature has to do with one; else 0
+ * @param cdw11   command dword 11; mostly 0
+ * @param data    receives `bytes` where the feature has data; else NULL
+ * @param bytes   as the feature has it; else 0
+ * @param value   receives CQE dword 0; NULL: not wanted
+ *
+ * Threads: any.
+ * Returns: as nvmfr_admin(); -EOPNOTSUPP the controller cannot select.
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_get_feature(struct nvmfr_ctrl *ctrl, uint8_t fid, uint32_t select,
+						 uint32_t nsid, uint32_t cdw11, void *data, size_t bytes,
+						 uint32_t *value);
+
+/**
+ * Sets a feature.
+ *
+ * @param ctrl   a live controller
+ * @param fid    which feature; not one that nvmfr_admin() refuses
+ * @param save   non-zero: also for the time after a reset, where the controller has ONCS bit 4
+ * @param nsid   namespace, where the feature has to do with one; else 0
+ * @param cdw11  the value
+ * @param data   `bytes` where the feature has data; else NULL
+ * @param bytes  as the feature has it; else 0
+ * @param value  receives CQE dword 0; NULL: not wanted
+ *
+ * Threads: any.
+ * Returns: as nvmfr_admin(); -EOPNOTSUPP the controller cannot save.
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_set_feature(struct nvmfr_ctrl *ctrl, uint8_t fid, int save, uint32_t nsid,
+						 uint32_t cdw11, void *data, size_t bytes, uint32_t *value);
+
+/** Log pages (Get Log Page, LID). */
+enum nvmfr_log_page {
+	NVMFR_LOG_PAGE_ERROR = 0x01,      /**< error entries, 64 bytes each, the newest first */
+	NVMFR_LOG_PAGE_SMART = 0x02,      /**< health, 512 bytes; nvmfr_read_smart() decodes it */
+	NVMFR_LOG_PAGE_FIRMWARE = 0x03,   /**< firmware slots, 512 bytes */
+	NVMFR_LOG_PAGE_CHANGED_NS = 0x04, /**< namespaces that changed since it was read, 4096 bytes; where OAES has it */
+	NVMFR_LOG_PAGE_EFFECTS = 0x05,    /**< commands and what they do, 4096 bytes; where LPA has it */
+	NVMFR_LOG_PAGE_ANA = 0x0c         /**< asymmetric namespace access; where CMIC has it */
+};
+
+/** Flags of nvmfr_get_log(). */
+enum nvmfr_log_flags {
+	NVMFR_LOG_RETAIN = 1 /**< an event that told of the page stays pending (RAE) */
+};
+
+/**
+ * Reads a log page or a part of one. A long part is read in pieces of 4096 bytes, which may be of different
+ * moments; so that is told, most pages have a generation number.
+ *
+ * A controller without extended data (LPA bit 2) reads from the begin only, and 16 KiB at most.
+ *
+ * @param ctrl          a live controller
+ * @param lid           which page: enum nvmfr_log_page, or another
+ * @param nsid          namespace, where the page has to do with one; 0xffffffff: the controller's
+ * @param flags         enum nvmfr_log_flags
+ * @param offset_bytes  a multiple of 4
+ * @param data          receives `bytes`
+ * @param bytes         a multiple of 4, 4 or more
+ *
+ * Threads: any.
+ * Returns: as nvmfr_admin(); -EOPNOTSUPP the controller does not have the page, or no part of one.
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_get_log(struct nvmfr_ctrl *ctrl, uint8_t lid, uint32_t nsid, uint32_t flags,
+					     uint64_t offset_bytes, void *data, size_t bytes);
+
+/** A controller's health (SMART / Health Information log). Counts of 128 bits: low half, high half. */
+struct nvmfr_smart {
+	size_t size;                        /**< sizeof this struct, set by the caller */
+	uint8_t critical_warning;           /**< bits: 0 spare, 1 temperature, 2 reliability, 3 read only, 4 backup, 5 PMR */
+	uint8_t spare_percent;              /**< available spare */
+	uint8_t spare_threshold_percent;    /**< below it: a warning */
+	uint8_t used_percent;               /**< of its life, an estimate; 255: that or more */
+	uint8_t endurance_warning;          /**< endurance group critical warning summary */
+	uint8_t reserved;                   /**< zero */
+	uint16_t temperature_kelvin;        /**< composite temperature */
+	uint16_t sensor_kelvin[8];          /**< temperature sensors; 0: there is none */
+	uint64_t data_units_read[2];        /**< 1000 blocks of 512 bytes each */
+	uint64_t data_units_written[2];     /**< 1000 blocks of 512 bytes each */
+	uint64_t host_reads[2];             /**< commands */
+	uint64_t host_writes[2];            /**< commands */
+	uint64_t busy_minutes[2];           /**< with commands outstanding */
+	uint64_t power_cycles[2];           /**< so many */
+	uint64_t power_on_hours[2];         /**< so many */
+	uint64_t unsafe_shutdowns[2];       /**< without notification */
+	uint64_t media_errors[2];           /**< unrecovered */
+	uint64_t error_log_entries[2];      /**< over its life */
+	uint32_t warning_minutes;           /**< above the warning temperature */
+	uint32_t critical_minutes;          /**< above the critical temperature */
+	uint32_t thermal_transitions[2];    /**< to thermal management 1 and 2 */
+	uint32_t thermal_seconds[2];        /**< in thermal management 1 and 2 */
+};
+
+/**
+ * Reads and decodes the health of a controller or, where it can (LPA bit 0), of a namespace.
+ *
+ * @param ctrl   a live controller
+ * @param nsid   namespace; 0xffffffff: the controller's
+ * @param smart  with size set; filled as far as it goes
+ *
+ * Threads: any.
+ * Returns: as nvmfr_admin(); -EOPNOTSUPP not of a namespace.
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_read_smart(struct nvmfr_ctrl *ctrl, uint32_t nsid, struct nvmfr_smart *smart);
+
+/**
  * Submits any I/O command as it is given, for what nvmfr_submit() has no name for: also vendor specific ones.
  * Only its form is checked, not whether the controller knows it or its namespace is active and not write
  * protected: the controller answers. It completes like any I/O, with nvmfr_completion.cqe_result.

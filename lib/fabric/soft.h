@@ -219,6 +219,8 @@ struct soft_ctrl {
 	_Atomic uint64_t ready_at_ns; /* SOFT_NEVER: not enabled; 0: ready */
 	uint32_t kato_ms;
 	uint32_t event_config;
+	bool write_cache_off;
+	uint64_t timestamp_ms, timestamp_set_ns; /* 0: never set */
 	uint16_t aers[SOFT_AERS];
 	uint32_t n_aers;
 	bool ns_event;            /* not announced yet */

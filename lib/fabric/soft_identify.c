@@ -53,7 +53,7 @@ static void identify_ctrl(const struct nvmfr_soft_target *target, const struct s
 		.cntrltype = ctrl->discovery ? NVME_CNTRLTYPE_DISCOVERY : NVME_CNTRLTYPE_IO,
 		.acl = 3,
 		.aerl = SOFT_AERS - 1,
-		.lpa = NVME_LPA_EXTENDED,
+		.lpa = NVME_LPA_EXTENDED | (ctrl->discovery ? 0 : NVME_LPA_EFFECTS),
 		.sqes = 0x66,
 		.cqes = 0x44,
 		.vwc = NVME_VWC_PRESENT | 3 << 1, /* Flush takes NSID FFFFFFFFh */

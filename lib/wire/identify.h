@@ -257,13 +257,19 @@ enum nvme_ctratt {
 	NVME_CTRATT_TBKAS = 1 << 6,
 };
 
-enum nvme_lpa { NVME_LPA_EXTENDED = 1 << 2 }; /* Get Log Page knows offset and 32-bit length */
+enum nvme_lpa {
+	NVME_LPA_SMART_NS = 1 << 0, /* SMART of a namespace */
+	NVME_LPA_EFFECTS = 1 << 1,
+	NVME_LPA_EXTENDED = 1 << 2, /* Get Log Page knows offset and 32-bit length */
+};
 
 enum nvme_oncs {
 	NVME_ONCS_COMPARE = 1 << 0,
 	NVME_ONCS_WRITE_UNCORRECTABLE = 1 << 1,
 	NVME_ONCS_DSM = 1 << 2,
 	NVME_ONCS_WRITE_ZEROES = 1 << 3,
+	NVME_ONCS_SAVE = 1 << 4, /* Save and Select of features */
+	NVME_ONCS_TIMESTAMP = 1 << 6,
 	NVME_ONCS_VERIFY = 1 << 7,
 	NVME_ONCS_COPY = 1 << 8,
 };
