@@ -227,6 +227,59 @@ NVMFR_API NVMFR_MUST_CHECK int nvmfr_submit_cmd(struct nvmfr_qpair *qp, const st
 						struct nvmfr_buffer *buf, uint64_t offset_bytes,
 						uint64_t len_bytes, uint64_t user_data);
 
+/** Blocks one behind the other. */
+struct nvmfr_range {
+	uint64_t lba;     /**< first logical block */
+	uint64_t nblocks; /**< 1 or more */
+};
+
+/** Room in `list` that a range takes: nvmfr_deallocate(). */
+#define NVMFR_DEALLOCATE_RANGE_BYTES 16
+/** Room in `list` that a range takes: nvmfr_copy(). */
+#define NVMFR_COPY_RANGE_BYTES	     32
+
+/**
+ * Submits a deallocate (Dataset Management): these blocks are not needed any more. What they read as then is
+ * in Identify Namespace, DLFEAT: mostly zeroes. The controller may do it, or not.
+ *
+ * @param qp                 the queue pair
+ * @param nsid               namespace
+ * @param ranges             read only, free again on return
+ * @param n                  1 to 256, or fewer (DMRL); each up to 2^32 - 1 blocks or DMRSL, all together up to DMSL
+ * @param list               receives the command's list: n times NVMFR_DEALLOCATE_RANGE_BYTES that must stay as they
+ *                           are until the completion; registered with NVMFR_ACCESS_BOTH, not a dma-buf
+ * @param list_offset_bytes  any alignment
+ * @param user_data          comes back in the completion
+ *
+ * Threads: the owner.
+ * Returns: as nvmfr_write(); -EOPNOTSUPP the controller has no Dataset Management; -EINVAL or -ERANGE also beyond a
+ * limit of it, which the sentence names.
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_deallocate(struct nvmfr_qpair *qp, uint32_t nsid,
+						const struct nvmfr_range *ranges, unsigned int n,
+						struct nvmfr_buffer *list, uint64_t list_offset_bytes,
+						uint64_t user_data);
+
+/**
+ * Submits a copy: the ranges, one behind the other, to `lba` on, within one namespace and without data on
+ * the wire. When it fails, nvmfr_completion.cqe_result counts the ranges that were copied before.
+ *
+ * @param qp                 the queue pair
+ * @param nsid               namespace
+ * @param lba                first block to write
+ * @param ranges             to read; read only, free again on return
+ * @param n                  1 to 256, or fewer (MSRC); each up to 65536 blocks or MSSRL, all together up to MCL
+ * @param list               as in nvmfr_deallocate(), n times NVMFR_COPY_RANGE_BYTES
+ * @param list_offset_bytes  any alignment
+ * @param user_data          comes back in the completion
+ *
+ * Threads: the owner.
+ * Returns: as nvmfr_deallocate(); -EOPNOTSUPP the controller has no Copy.
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_copy(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba,
+					  const struct nvmfr_range *ranges, unsigned int n, struct nvmfr_buffer *list,
+					  uint64_t list_offset_bytes, uint64_t user_data);
+
 #ifdef __cplusplus
 }
 #endif

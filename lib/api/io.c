@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "queue/command.h"
 #include "queue/prepared.h"
+#include "queue/ranges.h"
 
 static __attribute__((noinline, cold)) int bad(const char *what)
 {
@@ -42,6 +43,22 @@ int nvmfr_submit_cmd(struct nvmfr_qpair *qp, const struct nvmfr_cmd *cmd, struct
 	if (!qp || !cmd)
 		return bad("qp or cmd is NULL");
 	return nvmfr__qpair_command(qp, cmd, buf, offset_bytes, len_bytes, user_data);
+}
+
+int nvmfr_deallocate(struct nvmfr_qpair *qp, uint32_t nsid, const struct nvmfr_range *ranges, unsigned int n,
+		     struct nvmfr_buffer *list, uint64_t list_offset_bytes, uint64_t user_data)
+{
+	if (!qp || !ranges)
+		return bad("qp or ranges is NULL");
+	return nvmfr__qpair_deallocate(qp, nsid, ranges, n, list, list_offset_bytes, user_data);
+}
+
+int nvmfr_copy(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, const struct nvmfr_range *ranges, unsigned int n,
+	       struct nvmfr_buffer *list, uint64_t list_offset_bytes, uint64_t user_data)
+{
+	if (!qp || !ranges)
+		return bad("qp or ranges is NULL");
+	return nvmfr__qpair_copy(qp, nsid, lba, ranges, n, list, list_offset_bytes, user_data);
 }
 
 int nvmfr_prepare(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, unsigned int n,

@@ -40,6 +40,9 @@ enum {
 	SOFT_MAX_DEPTH = 32768,
 	SOFT_PASS_COMMANDS = 32,  /* a pass is bounded, so that nobody waits long for its end */
 	SOFT_AERS = 4,
+	SOFT_COPY_RANGES = 128,   /* MSRC, MSSRL, MCL */
+	SOFT_COPY_RANGE_BLOCKS = 32768,
+	SOFT_COPY_BLOCKS = 65536,
 	SOFT_PATCHES = 64,
 	SOFT_PATCH_BYTES = 16,
 	SOFT_VIOLATION_TEXT = 192,

@@ -44,8 +44,8 @@ static int find_key(const struct nvmfr_qpair *qp, const struct nvmfr_buffer *buf
 	return err;
 }
 
-static int describe(const struct nvmfr_qpair *qp, const struct nvmfr_buffer *buf, uint64_t offset,
-		    uint64_t bytes, uint8_t opcode, struct nvme_sgl *sgl)
+int nvmfr__command_data(const struct nvmfr_qpair *qp, const struct nvmfr_buffer *buf,
+			uint64_t offset, uint64_t bytes, uint8_t opcode, struct nvme_sgl *sgl)
 {
 	enum nvme_transfer way = nvme_opcode_transfer(opcode);
 	uint32_t access = (way & NVME_TRANSFER_TO_CTRL ? FAB_ACCESS_SOURCE : 0) |
@@ -123,6 +123,6 @@ int nvmfr__qpair_command(struct nvmfr_qpair *qp, const struct nvmfr_cmd *cmd,
 		return err;
 	nvmfr__cmd_to_sqe(cmd, &sqe);
 	if (bytes)
-		err = describe(qp, buf, offset, bytes, cmd->opcode, &sqe.dptr);
+		err = nvmfr__command_data(qp, buf, offset, bytes, cmd->opcode, &sqe.dptr);
 	return err ? err : nvmfr__command_post(qp, &sqe, buf, user_data);
 }

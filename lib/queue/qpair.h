@@ -96,8 +96,25 @@ struct queue_limits {
 	uint64_t zeroes_bytes; /* Write Zeroes: WZSL, or UINT64_MAX */
 	uint32_t icd_bytes; /* 0: no in-capsule data */
 	uint32_t max_descriptors; /* 1 or more */
-	bool write_zeroes; /* ONCS */
+	uint64_t verify_bytes; /* Verify: VSL, or UINT64_MAX */
+	uint64_t dsm_blocks, dsm_range_blocks; /* Dataset Management: DMSL, DMRSL, or what fits */
+	uint32_t dsm_ranges; /* DMRL, or what fits */
+	bool write_zeroes, compare, verify, dsm, copy; /* ONCS */
 };
+
+/* Bits 1:0 of an opcode. */
+static inline bool op_has_data(uint32_t op)
+{
+	return op & 3;
+}
+
+/* What the blocks of one command may come to. */
+static inline uint64_t op_limit(const struct queue_limits *limits, uint32_t op)
+{
+	if (likely(op_has_data(op)))
+		return limits->max_xfer_bytes;
+	return op == NVMFR_OP_VERIFY ? limits->verify_bytes : limits->zeroes_bytes;
+}
 
 enum link_state {
 	LINK_CONNECTING = 1, /* the endpoint is the service's */

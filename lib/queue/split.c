@@ -96,8 +96,7 @@ static uint64_t gather(const struct nvmfr_qpair *qp, const struct cursor *from, 
 
 static uint64_t command_bytes(const struct nvmfr_qpair *qp, const struct qparent *parent)
 {
-	uint64_t max = parent->op == NVMFR_OP_WRITE_ZEROES ? qp->limits.zeroes_bytes
-							   : qp->limits.max_xfer_bytes;
+	uint64_t max = op_limit(&qp->limits, parent->op);
 	uint64_t blocks = nvmfr__min_u64(parent->blocks_left, NVME_RW_MAX_BLOCKS);
 
 	return nvmfr__min_u64(blocks << parent->shift, max);
@@ -162,7 +161,7 @@ static int check_pieces(const struct nvmfr_qpair *qp, const struct nvmfr_io *io,
 	return 0;
 }
 
-/* The descriptor or list of descriptors for n pieces; for none, as Write Zeroes has it, an
+/* The descriptor or list of descriptors for n pieces; for none, as Write Zeroes and Verify have it, an
  * empty one. */
 static void put_pieces(struct nvmfr_qpair *qp, uint32_t position, const struct piece *pieces,
 		       uint32_t n, uint64_t sgl[2])
@@ -212,7 +211,7 @@ static void issue_gathered(struct nvmfr_qpair *qp, struct qparent *parent)
 	struct piece pieces[FAB_MAX_DESCRIPTORS];
 	uint32_t cid;
 
-	if (parent->op != NVMFR_OP_WRITE_ZEROES) {
+	if (op_has_data(parent->op)) {
 		bytes = gather(qp, &parent->at, parent->op, parent->shift, bytes, pieces, &n);
 		cursor_advance(&parent->at, bytes);
 	}
@@ -325,7 +324,7 @@ int nvmfr__split_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *io,
 		fresh.niov = io->niov;
 	}
 	cursor_init(&fresh.at, io, io->nblocks << ns->shift);
-	if (!(io->flags & NVMFR_IO_VEC) && io->op != NVMFR_OP_WRITE_ZEROES)
+	if (!(io->flags & NVMFR_IO_VEC) && op_has_data(io->op))
 		set_direct(qp, &fresh, io);
 	if (io->flags & NVMFR_IO_VEC)
 		err = check_pieces(qp, io, ns, &fresh);

@@ -198,6 +198,9 @@ _Static_assert(offsetof(struct nvme_id_ns, dps) == 29, "DPS");
 _Static_assert(offsetof(struct nvme_id_ns, dlfeat) == 33, "DLFEAT");
 _Static_assert(offsetof(struct nvme_id_ns, noiob) == 46, "NOIOB");
 _Static_assert(offsetof(struct nvme_id_ns, npwg) == 64, "NPWG");
+_Static_assert(offsetof(struct nvme_id_ns, mssrl) == 74, "MSSRL");
+_Static_assert(offsetof(struct nvme_id_ns, mcl) == 76, "MCL");
+_Static_assert(offsetof(struct nvme_id_ns, msrc) == 80, "MSRC");
 _Static_assert(offsetof(struct nvme_id_ns, nulbaf) == 82, "NULBAF");
 _Static_assert(offsetof(struct nvme_id_ns, anagrpid) == 92, "ANAGRPID");
 _Static_assert(offsetof(struct nvme_id_ns, nsattr) == 99, "NSATTR");
@@ -283,6 +286,8 @@ enum nvme_sgls {
 };
 
 enum nvme_ofcs { NVME_OFCS_DISCONNECT = 1 << 0 };
+
+enum nvme_dlfeat { NVME_DLFEAT_ZEROES = 1 }; /* bits 2:0: deallocated blocks read as zero */
 
 enum nvme_nmic { NVME_NMIC_SHARED = 1 << 0 };
 
@@ -370,6 +375,9 @@ struct ns_data {
 	uint16_t npda;
 	uint16_t nows;
 	uint16_t nvmsetid;
+	uint16_t mssrl; /* Copy: blocks of a source range; 0: not told */
+	uint32_t mcl; /* and of all; 0: not told */
+	uint8_t msrc; /* 0's based */
 	uint32_t anagrpid;
 	uint8_t nguid[16];
 	uint8_t eui64[8];

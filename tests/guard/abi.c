@@ -141,6 +141,10 @@
 	FIELD(nvmfr_cmd, reserved1, 44)								\
 	FIELD(nvmfr_cmd, reserved2, 48)								\
 												\
+	SIZE(nvmfr_range, 16)									\
+	FIELD(nvmfr_range, lba, 0)								\
+	FIELD(nvmfr_range, nblocks, 8)								\
+												\
 	SIZE(nvmfr_smart, 216)									\
 	FIELD(nvmfr_smart, size, 0)								\
 	FIELD(nvmfr_smart, critical_warning, 8)							\
