@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "queue/capsule.h"
+#include "queue/group.h"
 
 static int check_shape(const struct nvmfr_cmd *cmd, const struct nvmfr_buffer *buf, uint64_t bytes)
 {
@@ -108,6 +109,25 @@ bool nvmfr__qpair_scrub(struct nvmfr_qpair *qp)
 	}
 	qp->stained = false;
 	return true;
+}
+
+bool nvmfr__qpair_look_and_scrub(struct nvmfr_qpair *qp)
+{
+	uint64_t word;
+
+	if (!qp->stained || qp->broken)
+		return false;
+	if (qpair_send_done(qp, qp->stained_seq))
+		return nvmfr__qpair_scrub(qp);
+	/* What it finds is kept for the next poll. */
+	word = qp->ops->poll(qp->ep);
+	qp->chores.ready += FAB_POLL_RESPONSES(word);
+	qp->done_seq += FAB_POLL_SENDS(word);
+	if (word & FAB_POLL_BAD)
+		nvmfr__qpair_fault(qp, -ECONNABORTED, "qpair %u: %s", qp->qid, qp->ep->error);
+	if (qp->group)
+		nvmfr__group_ask_again(qp);
+	return nvmfr__qpair_scrub(qp);
 }
 
 int nvmfr__qpair_command(struct nvmfr_qpair *qp, const struct nvmfr_cmd *cmd,

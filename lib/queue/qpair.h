@@ -429,6 +429,8 @@ int nvmfr__qpair_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, unsi
 /* Zeroes what put_rw() takes for zero and another command left set. true: the ring may wrap now; false: it was not
  * stained, or a SEND still reads it. */
 bool nvmfr__qpair_scrub(struct nvmfr_qpair *qp);
+/* For who submits and has nothing to poll for: looks first whether that SEND is done. */
+bool nvmfr__qpair_look_and_scrub(struct nvmfr_qpair *qp);
 
 /* Adopts news, refreshes credit. 0: a command fits; else why not. */
 int nvmfr__qpair_make_room(struct nvmfr_qpair *qp);

@@ -274,22 +274,19 @@ Test(optional, deallocate_limits_of_the_controller)
 Test(optional, copy_gathers_ranges)
 {
 	const struct nvmfr_range ranges[] = { { 10, 3 }, { 500, 1 }, { 7, 2 } };
-	unsigned char *want;
+	unsigned char want[6 * BLOCK];
 	struct nvmfr_completion done;
 	struct scene s;
 
 	up(&s);
 	fill(&s);
-	want = malloc(6 * BLOCK);
-	cr_assert_not_null(want);
 	memcpy(want, s.mem + 10 * BLOCK, 3 * BLOCK);
 	memcpy(want + 3 * BLOCK, s.mem + 500 * BLOCK, BLOCK);
 	memcpy(want + 4 * BLOCK, s.mem + 7 * BLOCK, 2 * BLOCK);
-	memcpy(s.mem + 1000 * BLOCK, want, 6 * BLOCK);
+	memcpy(s.mem + 1000 * BLOCK, want, sizeof(want));
 	done = finish(&s, copy(&s, 1000, ranges, 3));
 	cr_expect_eq(done.result, 0);
 	cr_expect_eq(compare(&s, 0, BLOCKS).result, 0, "these six blocks, and no others");
-	free(want);
 	down(&s);
 }
 

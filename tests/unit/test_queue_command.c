@@ -143,10 +143,56 @@ Test(queue_command, waits_at_the_end_of_the_ring)
 	cr_assert_eq(nvmfr__qpair_poll(rig.qp, &cpl, 1), 1);
 	cr_expect_eq(rig_read(&rig, 0, 1, 0), -EAGAIN);
 	scripted_sends_signaled(rig.s);
-	cr_assert_eq(nvmfr__qpair_poll(rig.qp, &cpl, 1), 0);
-	cr_expect_eq(rig_read(&rig, 0, 1, 0), 0, "%s", nvmfr__err_get());
+	cr_expect_eq(rig_read(&rig, 0, 1, 0), 0, "there is nothing to poll for: %s",
+		     nvmfr__err_get());
 	cr_expect_eq(scripted_last(rig.s, 0)->capsule[8], 0);
 	finish(&rig);
+	rig_down(&rig);
+}
+
+/* The look at the ring's end may find answers, which the next poll has. */
+Test(queue_command, a_look_at_the_end_of_the_ring_loses_nothing)
+{
+	struct nvmfr_completion cpl;
+	struct rig rig;
+
+	rig_up(&rig, NULL);
+	for (unsigned int i = 0; i < 30; i++) {
+		cr_assert_eq(rig_read(&rig, 0, 1, 0), 0);
+		finish(&rig);
+	}
+	cr_assert_eq(nvmfr__qpair_command(rig.qp, &full, &rig.buf, 0, 4096, 5), 0);
+	cr_assert_eq(rig_read(&rig, 0, 1, 6), 0);
+	scripted_answer_all(rig.s);
+	scripted_sends_signaled(rig.s);
+	cr_assert_eq(rig_read(&rig, 0, 1, 7), 0, "%s", nvmfr__err_get());
+	cr_assert_eq(nvmfr__qpair_poll(rig.qp, &cpl, 1), 1);
+	cr_expect_eq(cpl.user_data, 5u);
+	cr_assert_eq(nvmfr__qpair_poll(rig.qp, &cpl, 1), 1);
+	cr_expect_eq(cpl.user_data, 6u);
+	cr_assert_eq(nvmfr__qpair_poll(rig.qp, &cpl, 1), 0);
+	finish(&rig);
+	rig_down(&rig);
+}
+
+/* The connection broke meanwhile: the next poll says so. */
+Test(queue_command, a_look_at_the_end_of_the_ring_finds_it_broken)
+{
+	struct nvmfr_completion cpl;
+	struct rig rig;
+
+	rig_up(&rig, NULL);
+	for (unsigned int i = 0; i < 31; i++) {
+		cr_assert_eq(rig_read(&rig, 0, 1, 0), 0);
+		finish(&rig);
+	}
+	cr_assert_eq(nvmfr__qpair_command(rig.qp, &full, &rig.buf, 0, 4096, 0), 0);
+	scripted_answer_all(rig.s);
+	cr_assert_eq(nvmfr__qpair_poll(rig.qp, &cpl, 1), 1);
+	rig.s->bad = true;
+	cr_expect_lt(rig_read(&rig, 0, 1, 0), 0);
+	cr_expect(rig.qp->broken);
+	cr_expect_lt(rig_read(&rig, 0, 1, 0), 0);
 	rig_down(&rig);
 }
 
