@@ -98,7 +98,7 @@ int nvmfr__command_post(struct nvmfr_qpair *qp, struct nvme_sqe *sqe,
 
 bool nvmfr__qpair_scrub(struct nvmfr_qpair *qp)
 {
-	if (!qp->stained || !qpair_send_done(qp, qp->stained_seq))
+	if (!qpair_send_done(qp, qp->stained_seq))
 		return false;
 	for (uint32_t i = 0; i < qp->send_positions; i++) {
 		unsigned char *capsule = capsule_at(qp, i);
@@ -115,7 +115,7 @@ bool nvmfr__qpair_look_and_scrub(struct nvmfr_qpair *qp)
 {
 	uint64_t word;
 
-	if (!qp->stained || qp->broken)
+	if (qp->broken)
 		return false;
 	if (qpair_send_done(qp, qp->stained_seq))
 		return nvmfr__qpair_scrub(qp);

@@ -426,8 +426,7 @@ int nvmfr__qpair_write(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint
 		       struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data);
 int nvmfr__qpair_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, unsigned int n);
 
-/* Zeroes what put_rw() takes for zero and another command left set. true: the ring may wrap now; false: it was not
- * stained, or a SEND still reads it. */
+/* Of a stained ring: zeroes what put_rw() takes for zero. true: it may wrap now; false: a SEND still reads it. */
 bool nvmfr__qpair_scrub(struct nvmfr_qpair *qp);
 /* For who submits and has nothing to poll for: looks first whether that SEND is done. */
 bool nvmfr__qpair_look_and_scrub(struct nvmfr_qpair *qp);

@@ -268,7 +268,7 @@ void nvmfr__split_issue(struct nvmfr_qpair *qp)
 		uint32_t room = nvmfr__min_u32(ring_room(qp), free_slots(qp)), first = qp->position;
 
 		issue_from(qp, qp->backlog, room);
-		if (qp->position == first && nvmfr__qpair_scrub(qp))
+		if (qp->position == first && unlikely(qp->stained) && nvmfr__qpair_scrub(qp))
 			continue;
 		if (qp->position == first)
 			break;

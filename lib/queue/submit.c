@@ -162,7 +162,7 @@ int nvmfr__qpair_make_room(struct nvmfr_qpair *qp)
 	if (nvmfr__qpair_forked(qp) || qp->state != LINK_LIVE || qp->broken)
 		return nvmfr__qpair_state_error(qp);
 	qpair_credit(qp);
-	if (!qp->credit && nvmfr__qpair_look_and_scrub(qp))
+	if (unlikely(qp->stained) && !qp->credit && nvmfr__qpair_look_and_scrub(qp))
 		qpair_credit(qp);
 	return qpair_room(qp) ? 0 : nvmfr__qpair_full(qp);
 }
