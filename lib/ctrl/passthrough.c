@@ -106,7 +106,7 @@ static int wait_for_room(struct nvmfr_ctrl *ctrl, const struct admin_command *cm
 			"%s: admin_depth %u leaves no room beside keep-alive and event requests; "
 			"7 suits every controller",
 			ctrl->target.subnqn, ctrl->opts.admin_depth);
-	while (!err && (ctrl->admin->broken || count_out(ctrl) >= room(ctrl))) {
+	while (!err && (!ctrl->admin || ctrl->admin->broken || count_out(ctrl) >= room(ctrl))) {
 		if (!nvmfr__service_wait(ctrl->host, deadline_ns))
 			return over_time(ctrl, cmd, "no room on the admin queue");
 		err = check_state(ctrl);
