@@ -31,6 +31,15 @@ static const char *phase_name(enum entry_phase phase)
 	}
 }
 
+/* VS and the library's own are of one form. */
+static void put_version(struct json *j, const char *name, uint32_t version)
+{
+	char text[40];
+
+	snprintf(text, sizeof(text), "%u.%u.%u", version >> 16, version >> 8 & 0xff, version & 0xff);
+	nvmfr__json_text(j, name, text);
+}
+
 static void put_target(struct json *j, const struct nvmfr_ctrl *ctrl)
 {
 	const struct target *target = &ctrl->target;
@@ -61,14 +70,12 @@ static void put_state(struct json *j, const struct nvmfr_ctrl *ctrl)
 
 static void put_controller(struct json *j, const struct nvmfr_ctrl *ctrl)
 {
-	char version[40], cap[24];
+	char cap[24];
 
-	snprintf(version, sizeof(version), "%u.%u.%u", ctrl->vs >> 16, ctrl->vs >> 8 & 0xff,
-		 ctrl->vs & 0xff);
 	snprintf(cap, sizeof(cap), "0x%016" PRIx64, ctrl->cap);
 	nvmfr__json_open(j, "controller", '{');
 	nvmfr__json_uint(j, "cntlid", ctrl->cntlid);
-	nvmfr__json_text(j, "version", version);
+	put_version(j, "version", ctrl->vs);
 	nvmfr__json_text(j, "cap", cap);
 	nvmfr__json_text(j, "model", ctrl->id.mn);
 	nvmfr__json_text(j, "serial", ctrl->id.sn);
@@ -130,15 +137,6 @@ static void put_namespaces(struct json *j, const struct ns_table *table)
 	nvmfr__json_close(j, ']');
 }
 
-static void put_version(struct json *j)
-{
-	char version[40];
-	uint32_t v = nvmfr_version();
-
-	snprintf(version, sizeof(version), "%u.%u.%u", v >> 16, v >> 8 & 0xff, v & 0xff);
-	nvmfr__json_text(j, "library_version", version);
-}
-
 int nvmfr_ctrl_dump(const struct nvmfr_ctrl *ctrl, char *text, size_t text_bytes)
 {
 	struct json j = nvmfr__json_begin(text, text_bytes);
@@ -149,7 +147,7 @@ int nvmfr_ctrl_dump(const struct nvmfr_ctrl *ctrl, char *text, size_t text_bytes
 	if (err)
 		return err;
 	nvmfr__json_open(&j, NULL, '{');
-	put_version(&j);
+	put_version(&j, "library_version", nvmfr_version());
 	nvmfr__json_text(&j, "hostnqn", nvmfr_host_nqn(ctrl->host));
 	pthread_mutex_lock(&ctrl->host->lock);
 	put_target(&j, ctrl);

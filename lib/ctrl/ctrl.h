@@ -70,7 +70,7 @@ struct entry {
 	struct fab_ep *ep; /* while connecting; then qp->link.ep */
 	struct nvmfr_qpair *boot; /* while Fabrics Connect is out */
 	bool boot_failed; /* it broke; the reason may still come as an event */
-	bool again; /* ENTRY_LOST: to be connected anew, its controller is live again */
+	uint64_t recover_ns; /* ENTRY_LOST: not to be connected anew before */
 	enum entry_phase phase;
 	struct attempt attempt;
 	uint64_t deadline_ns;
@@ -259,8 +259,6 @@ void nvmfr__ioqueue_publish_ns(struct nvmfr_ctrl *ctrl);
 uint64_t nvmfr__ioqueue_pass(struct nvmfr_ctrl *ctrl);
 void nvmfr__ioqueue_event(struct entry *entry, const struct fab_event *ev);
 void nvmfr__ioqueue_lose_all(struct nvmfr_ctrl *ctrl);
-/* A controller is live again: so are its queues, each as soon as its owner has let go of the old one. */
-void nvmfr__ioqueue_recover_all(struct nvmfr_ctrl *ctrl);
 
 /* ---- attempt.c: making an RC connection --------------------------------------------------------------- */
 

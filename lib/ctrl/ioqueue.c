@@ -220,11 +220,10 @@ static void drop_boot(struct entry *entry)
 	entry->boot_failed = false;
 }
 
-/* This queue is over, for now or for good; its sentence is the present one. */
-static void lose(struct entry *entry, int err)
+/* This queue is over, for good or until it is made anew; its sentence is the present one. */
+static void end_entry(struct entry *entry, int err, bool recovering)
 {
 	struct qpair_link *link = &entry->qp->link;
-	bool recovering = entry->ctrl->state == NVMFR_STATE_RECOVERING;
 
 	if (entry->phase == ENTRY_LOST && link->recovering == recovering)
 		return;
@@ -244,18 +243,27 @@ static void lose(struct entry *entry, int err)
 	nvmfr__service_changed(entry->ctrl->host);
 }
 
+/*
+ * Of a queue that is being made anew, one attempt that fails is not the end, also where its controller is live
+ * already: the next one comes after a pause, within the time that the loss has.
+ */
+static void lose(struct entry *entry, int err)
+{
+	const struct nvmfr_ctrl *ctrl = entry->ctrl;
+	uint64_t now = ctrl_now(ctrl), pause = MS_NS(ctrl->opts.reconnect_delay_ms);
+	bool again = ctrl->state == NVMFR_STATE_LIVE && entry->qp->link.recovering &&
+		     pause < ctrl->give_up_ns && now < ctrl->give_up_ns - pause;
+
+	entry->recover_ns = again ? now + pause : 0;
+	end_entry(entry, err, again || ctrl->state == NVMFR_STATE_RECOVERING);
+}
+
 void nvmfr__ioqueue_lose_all(struct nvmfr_ctrl *ctrl)
 {
 	for (struct entry *entry = ctrl->entries; entry; entry = entry->next) {
 		nvmfr__err_set(ctrl->sentence);
 		lose(entry, ctrl->err);
 	}
-}
-
-void nvmfr__ioqueue_recover_all(struct nvmfr_ctrl *ctrl)
-{
-	for (struct entry *entry = ctrl->entries; entry; entry = entry->next)
-		entry->again = entry->phase == ENTRY_LOST && entry->qp->link.recovering;
 }
 
 /* The owner has let go of the old endpoint: another one, as the controller has it now. */
@@ -265,11 +273,10 @@ static void start_over(struct entry *entry)
 	struct qpair_link *link = &entry->qp->link;
 	uint32_t depth = nvme_clamp_depth(entry->depth, nvme_cap_mqes(ctrl->cap), ctrl->id.maxcmd);
 
-	entry->again = false;
 	if (!depth || entry->qid > ctrl->granted) {
 		nvmfr__fail(-ENOSPC, "queue %u: the controller grants %u queues now, of %u commands",
 			    entry->qid, ctrl->granted, depth);
-		lose(entry, -ENOSPC);
+		end_entry(entry, -ENOSPC, false);
 		return;
 	}
 	entry->depth = (uint16_t)depth;
@@ -487,17 +494,22 @@ static void live_pass(struct entry *entry)
 		tell_far(entry);
 }
 
-static void lost_pass(struct entry *entry)
+/* Behind its owner's last word; where it recovers, the beginning of another one. */
+static uint64_t lost_pass(struct entry *entry, uint64_t now)
 {
 	struct qpair_link *link = &entry->qp->link;
 
 	if (link->state != LINK_CLOSED)
-		return;
+		return UINT64_MAX;
 	if (link->ep)
 		entry->ctrl->ops->ep_destroy(link->ep);
 	link->ep = NULL;
-	if (entry->again && entry->ctrl->state == NVMFR_STATE_LIVE)
-		start_over(entry);
+	if (!link->recovering || entry->ctrl->state != NVMFR_STATE_LIVE)
+		return UINT64_MAX;
+	if (now < entry->recover_ns)
+		return entry->recover_ns;
+	start_over(entry);
+	return 0;
 }
 
 static uint64_t waiting_pass(struct entry *entry, uint64_t now)
@@ -522,7 +534,7 @@ static uint64_t entry_pass(struct entry *entry, uint64_t now)
 	case ENTRY_FABRIC: return entry->deadline_ns;
 	case ENTRY_CONNECT: return connect_pass(entry);
 	case ENTRY_LIVE: live_pass(entry); return UINT64_MAX;
-	default: lost_pass(entry); return entry->phase == ENTRY_WAITING ? 0 : UINT64_MAX;
+	default: return lost_pass(entry, now);
 	}
 }
 

@@ -34,7 +34,6 @@ static void ended(struct nvmfr_ctrl *ctrl)
 		ctrl->shut_down = true;
 		return;
 	}
-	nvmfr__ioqueue_recover_all(ctrl);
 	ctrl->state = NVMFR_STATE_LIVE;
 	nvmfr__event_state(ctrl);
 	nvmfr__log(&ctrl->host->log, NVMFR_LOG_INFO,

@@ -247,6 +247,45 @@ Test(recovery, members_of_a_group, .timeout = 60)
 	flow_down(&f);
 }
 
+/* The controller is live again, its I/O queue is not yet: an attempt that fails is followed by others. */
+Test(recovery, a_queue_that_fails_to_come_back_is_tried_again, .timeout = 60)
+{
+	const uint32_t kinds[] = { NVMFR_SOFT_FAULT_DISCONNECT, NVMFR_SOFT_FAULT_STATUS };
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(kinds); i++) {
+		struct nvmfr_soft_fault fault =
+			flow_fault(kinds[i], 1, OPC_FABRICS, FCTYPE_CONNECT, STATUS_INTERNAL_ERROR);
+		struct flow f = recovering(60000, 100);
+
+		fault.count = 3;
+		flow_plan(&f, &fault);
+		nvmfr_soft_drop(f.target);
+		flow_settle(&f);
+		cr_assert_eq(nvmfr_ctrl_wait(f.ctrl, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
+		cr_assert_eq(nvmfr_qpair_wait(f.qp, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
+		flow_works(&f);
+		flow_down(&f);
+	}
+}
+
+/* One that never succeeds ends with the time that the loss has; the controller stays. */
+Test(recovery, a_queue_that_never_comes_back, .timeout = 60)
+{
+	struct nvmfr_soft_fault fault =
+		flow_fault(NVMFR_SOFT_FAULT_STATUS, 1, OPC_FABRICS, FCTYPE_CONNECT, STATUS_INTERNAL_ERROR);
+	struct flow f = recovering(5000, 100);
+
+	fault.count = 0;
+	flow_plan(&f, &fault);
+	nvmfr_soft_drop(f.target);
+	flow_settle(&f);
+	cr_assert_eq(nvmfr_ctrl_wait(f.ctrl, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
+	cr_expect_lt(nvmfr_qpair_wait(f.qp, FLOW_WAIT_MS), 0);
+	cr_expect_eq(state_of(&f), NVMFR_STATE_LOST, "%s", nvmfr_last_error());
+	cr_expect_eq(nvmfr_ctrl_state(f.ctrl), NVMFR_STATE_LIVE);
+	flow_down(&f);
+}
+
 /* ---- in real time, from two threads ----------------------------------------------------------- */
 
 struct reader {
