@@ -100,16 +100,21 @@ class Package(unittest.TestCase):
             if name.endswith(".py"):
                 run(mypy, *cache, os.path.join(EXAMPLES, name), env=dict(os.environ, MYPYPATH=ROOT))
 
+    def test_info(self):
+        out = run(sys.executable, "-m", "nvmfr.info", "nvmf+soft:?size=64M", env=environment())
+        self.assertIn("namespace   1: 131072 blocks of 512 bytes, 64 MiB", out)
+
     @needs_numpy
     def test_document(self):
         """The code of doc/python.md, run as one program."""
         with open(os.path.join(TOP, "doc", "python.md"), encoding="utf-8") as file:
             blocks = re.findall(r"^```python\n(.*?)^```$", file.read(), re.DOTALL | re.MULTILINE)
-        self.assertEqual(len(blocks), 4)
+        self.assertEqual(len(blocks), 5)
         code = ("import asyncio, numpy\nlbas, offsets = range(0, 256, 8), range(0, 32 * 4096, 4096)\n"
                 + "".join(blocks) + "with nvmfr.Host() as host, host.connect('nvmf+soft:?size=1M') as c:\n"
                 "    asyncio.run(main(c, host.alloc(256 * 512)))\nprint(taken, count)")
-        self.assertEqual(run(sys.executable, "-c", code, env=environment()).strip(), "32 32")
+        said = run(sys.executable, "-c", code, env=environment())
+        self.assertRegex(said, r"^STATE <nvmfr.*> 0\nlive\n32 32\n$")
 
     def test_example_batch(self):
         path = os.path.join(EXAMPLES, "batch.py")
