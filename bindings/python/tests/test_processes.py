@@ -64,6 +64,7 @@ class Workers(SoftCase):
             "connect": lambda: self.host.connect(self.uri), "nqn": lambda: self.host.nqn,
             "info": lambda: self.controller.info, "queue_pair": self.controller.queue_pair,
             "read": lambda: qpair.read(buffer, 0, 1), "submit": lambda: qpair.submit(batch),
+            "submit_and_wait": lambda: qpair.submit_and_wait(batch, done),
             "poll": lambda: qpair.poll(done), "wait": lambda: qpair.wait(done, 1, 1),
             "pread": lambda: qpair.pread(buffer, 1, 1), "post": prepared.post,
             "group": lambda: group.poll(done), "namespace": lambda: namespace.read(0, 1),
