@@ -14,9 +14,9 @@ from ._abi import (Access, Io, IoFlag, LogLevel, Op, SOFT_ANY, SoftFaultKind, So
                    State, VERSION_MAJOR, VERSION_MINOR, VERSION_PATCH)
 from ._aio import AsyncQueue
 from ._buffer import Buffer
-from ._errors import (ArgumentError, BusyError, DeniedError, Error, ForkError, LibraryError,
-                      LostError, NoMemoryError, NotFoundError, RoomError, StatusError, TimeOutError,
-                      UnsupportedError)
+from ._errors import (ArgumentError, BusyError, DeniedError, Error, ForkError, FormatError,
+                      LibraryError, LostError, NoMemoryError, NotFoundError, RoomError,
+                      StatusError, TimeOutError, UnsupportedError)
 from ._host import Controller, Host, Namespace
 from ._lib import probe, status_string, strerror, version
 from ._queue import Batch, Completions, Group, Pieces, Prepared, QueuePair
@@ -26,8 +26,8 @@ __version__ = f"{VERSION_MAJOR}.{VERSION_MINOR}.{VERSION_PATCH}"
 
 __all__ = [
     "Access", "ArgumentError", "AsyncQueue", "Batch", "Buffer", "BusyError", "Completions",
-    "Controller", "DeniedError", "Error", "ForkError", "Group", "Host", "Io", "IoFlag",
-    "LibraryError", "LogLevel", "LostError", "Namespace", "NoMemoryError", "NotFoundError", "Op",
+    "Controller", "DeniedError", "Error", "ForkError", "FormatError", "Group", "Host", "Io",
+    "IoFlag", "LibraryError", "LogLevel", "LostError", "Namespace", "NoMemoryError", "NotFoundError", "Op",
     "Pieces", "Prepared", "QueuePair", "RoomError", "SOFT_ANY", "SoftFaultKind", "SoftFlag",
     "SoftNsFlag", "SoftTarget", "State", "StatusError", "TimeOutError", "UnsupportedError", "probe",
     "status_string", "strerror", "version",
