@@ -89,6 +89,12 @@ class Source:
             host.close()
             raise
 
+    def forget(self, link: _Link) -> None:
+        """It is lost for good: the next use connects anew. What waits on it hears of that first."""
+        with self.lock:
+            if self._open is link and self._given is None:
+                self._open = None
+
     # ---- what is there
 
     @property
