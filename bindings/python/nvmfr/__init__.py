@@ -15,9 +15,9 @@ from ._abi import (Access, EventType, Io, IoFlag, LogLevel, NsChange, Op, SOFT_A
                    VERSION_PATCH)
 from ._aio import AsyncQueue
 from ._buffer import Buffer
-from ._errors import (ArgumentError, BusyError, DeniedError, Error, ForkError, LibraryError,
-                      LostError, NoMemoryError, NotFoundError, RoomError, StatusError, TimeOutError,
-                      UnsupportedError)
+from ._errors import (ArgumentError, BusyError, DeniedError, Error, ForkError, FormatError,
+                      LibraryError, LostError, NoMemoryError, NotFoundError, RoomError,
+                      StatusError, TimeOutError, UnsupportedError)
 from ._events import Discovery, Event
 from ._host import Controller, Host, Namespace
 from ._lib import probe, status_string, strerror, version
@@ -29,9 +29,9 @@ __version__ = f"{VERSION_MAJOR}.{VERSION_MINOR}.{VERSION_PATCH}"
 __all__ = [
     "Access", "ArgumentError", "AsyncQueue", "Batch", "Buffer", "BusyError", "Completions",
     "Controller", "DeniedError", "Discovery", "Error", "Event", "EventType", "ForkError",
-    "Group", "Host", "Io", "IoFlag", "LibraryError", "LogLevel", "LostError", "Namespace",
-    "NoMemoryError", "NotFoundError", "NsChange", "Op", "Pieces", "Prepared", "probe",
-    "QueuePair", "RoomError", "SOFT_ANY", "SoftFaultKind", "SoftFlag", "SoftNotice",
+    "FormatError", "Group", "Host", "Io", "IoFlag", "LibraryError", "LogLevel", "LostError",
+    "Namespace", "NoMemoryError", "NotFoundError", "NsChange", "Op", "Pieces", "Prepared",
+    "probe", "QueuePair", "RoomError", "SOFT_ANY", "SoftFaultKind", "SoftFlag", "SoftNotice",
     "SoftNsFlag", "SoftTarget", "State", "status_string", "StatusError", "strerror",
     "TimeOutError", "UnsupportedError", "version",
 ]
