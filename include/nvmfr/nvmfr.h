@@ -451,7 +451,8 @@ NVMFR_API int nvmfr_ctrl_info(const struct nvmfr_ctrl *ctrl, struct nvmfr_ctrl_i
 
 /**
  * All that the library knows of a controller, as JSON text: target, state with its step or reason, what
- * the controller said of itself, limits in use, queue pairs with their phase, namespaces. For logs and
+ * the controller said of itself, limits in use, queue pairs with their phase and counts (commands: as of up to 0.1 s
+ * ago), namespaces, counts, the last losses. For logs and
  * reports; names stay, new ones may come.
  *
  * @param ctrl        the controller, in any state
@@ -675,6 +676,11 @@ NVMFR_API void nvmfr_discovery_release(struct nvmfr_discovery *discovery);
 
 /* ---- queue pair ------------------------------------------------------------------------------- */
 
+/** Flags of nvmfr_qpair_opts. */
+enum nvmfr_qpair_flags {
+	NVMFR_QPAIR_STATS = 1 /**< counts I/O and bytes by direction, and latencies: nvmfr_qpair_stats(), nvmfr_qpair_latency() */
+};
+
 /** Options of a queue pair. */
 struct nvmfr_qpair_opts {
 	size_t size;              /**< sizeof this struct; set by init */
@@ -682,7 +688,7 @@ struct nvmfr_qpair_opts {
 	uint16_t max_descriptors; /**< SGL descriptors a vectored command may use, 1 to 16; the controller may allow fewer */
 	uint32_t io_timeout_ms;   /**< a command unanswered for so long ends the association; 0: never */
 	uint64_t qpair_data;      /**< comes back in each completion */
-	uint32_t flags;           /**< zero */
+	uint32_t flags;           /**< enum nvmfr_qpair_flags */
 	uint32_t reserved;        /**< zero */
 	struct nvmfr_group *group; /**< of the same host; it belongs to the group's thread from then on. NULL: on its own */
 };
@@ -776,6 +782,120 @@ NVMFR_API int nvmfr_qpair_arm(struct nvmfr_qpair *qp);
  * Threads: the owner.
  */
 NVMFR_API void nvmfr_qpair_destroy(struct nvmfr_qpair *qp);
+
+/* ---- what happened ---------------------------------------------------------------------------- */
+
+/** What a queue pair did since it was created, over all its connections; commands, of which an I/O may be several. */
+struct nvmfr_qpair_stats {
+	size_t size;          /**< sizeof this struct, set by the caller */
+	uint64_t commands;    /**< completed, well or not */
+	uint64_t refused;     /**< of them: the controller answered with an NVMe status */
+	uint64_t aborted;     /**< of them: lost with a connection (-ECONNABORTED) */
+	uint64_t timed_out;   /**< of them: -ETIMEDOUT */
+	uint64_t reads;       /**< reads that ended well; with NVMFR_QPAIR_STATS, as all below, else 0 */
+	uint64_t writes;      /**< writes that ended well */
+	uint64_t others;      /**< other commands that ended well */
+	uint64_t read_bytes;  /**< bytes of those reads */
+	uint64_t write_bytes; /**< bytes of those writes */
+};
+
+/**
+ * Counts of a queue pair.
+ *
+ * @param qp     the queue pair
+ * @param stats  with size set; filled as far as it goes
+ *
+ * Threads: the owner.
+ * Returns: 0; -EINVAL; -EOWNERDEAD in a forked child.
+ */
+NVMFR_API int nvmfr_qpair_stats(struct nvmfr_qpair *qp, struct nvmfr_qpair_stats *stats);
+
+/** A latency's bucket is never wider than 1 / 2^NVMFR_LATENCY_BITS of its values. */
+#define NVMFR_LATENCY_BITS 4
+/** Latencies of 2^NVMFR_LATENCY_VALUE_BITS ns and more (over an hour) share the last bucket. */
+#define NVMFR_LATENCY_VALUE_BITS 42
+/** Below 16 ns a bucket a value, above it 16 to each power of two: (42 - 4 + 1) * 16. */
+#define NVMFR_LATENCY_BUCKETS 624
+
+/** How long commands took, from their submit to the poll that found the answer. Log-linear; those of several add up. */
+struct nvmfr_latency {
+	size_t size;     /**< sizeof this struct, set by the caller */
+	uint64_t count;  /**< commands that ended well */
+	uint64_t sum_ns; /**< of all of them */
+	uint64_t min_ns; /**< the shortest; 0 without any */
+	uint64_t max_ns; /**< the longest */
+	uint64_t buckets[NVMFR_LATENCY_BUCKETS]; /**< how many fell into each */
+};
+
+/**
+ * Latencies of a queue pair that was created with NVMFR_QPAIR_STATS.
+ *
+ * @param qp       the queue pair
+ * @param op       NVMFR_OP_READ, NVMFR_OP_WRITE; any other: those of all other commands
+ * @param latency  with size set; filled as far as it goes
+ *
+ * Threads: the owner.
+ * Returns: 0; -ENOENT it was created without NVMFR_QPAIR_STATS; -EINVAL; -EOWNERDEAD in a forked child.
+ */
+NVMFR_API int nvmfr_qpair_latency(struct nvmfr_qpair *qp, uint32_t op, struct nvmfr_latency *latency);
+
+/**
+ * A percentile of latencies.
+ *
+ * @param latency  from nvmfr_qpair_latency(), or a sum of several
+ * @param percent  0 to 100
+ *
+ * Threads: any.
+ * Returns: nanoseconds that so many percent were not above, rounded up within a bucket; 0 without any.
+ */
+NVMFR_API uint64_t nvmfr_latency_percentile(const struct nvmfr_latency *latency, double percent);
+
+/** What a controller's association went through since nvmfr_connect(). */
+struct nvmfr_ctrl_stats {
+	size_t size;             /**< sizeof this struct, set by the caller */
+	uint64_t admin_commands; /**< sent for connecting, namespaces, log pages, the end */
+	uint64_t keep_alives;    /**< Keep Alive commands sent */
+	uint64_t aer_events;     /**< asynchronous events that arrived */
+	uint64_t aborts;         /**< Abort commands sent */
+	uint64_t losses;         /**< times that it was lost after it had been live */
+	uint64_t attempts;       /**< connects anew that were begun */
+	uint64_t recoveries;     /**< of them: succeeded */
+};
+
+/**
+ * Counts of a controller.
+ *
+ * @param ctrl   the controller, in any state
+ * @param stats  with size set; filled as far as it goes
+ *
+ * Threads: any.
+ * Returns: 0; -EINVAL; -EOWNERDEAD in a forked child.
+ */
+NVMFR_API int nvmfr_ctrl_stats(const struct nvmfr_ctrl *ctrl, struct nvmfr_ctrl_stats *stats);
+
+/** One loss of an association, and what came of it. */
+struct nvmfr_loss {
+	size_t size;          /**< sizeof this struct, set by the caller */
+	uint64_t ago_ms;      /**< it was lost so long ago */
+	uint64_t duration_ms; /**< until it was live again, or lost for good; while it recovers: until now */
+	uint32_t attempts;    /**< connects anew that were begun */
+	uint32_t state;       /**< how it ended: enum nvmfr_state LIVE or LOST; RECOVERING: it goes on */
+	int32_t err;          /**< why it was lost, as -errno */
+	uint32_t reserved;    /**< zero */
+	char cause[256];      /**< the same in words */
+};
+
+/**
+ * A loss of a controller's association; the last 16 are kept.
+ *
+ * @param ctrl   the controller, in any state
+ * @param index  0: the last one, 1: the one before
+ * @param loss   with size set; filled as far as it goes
+ *
+ * Threads: any.
+ * Returns: 0; -ENOENT there was none, or it is too long ago; -EINVAL; -EOWNERDEAD in a forked child.
+ */
+NVMFR_API int nvmfr_ctrl_loss(const struct nvmfr_ctrl *ctrl, uint32_t index, struct nvmfr_loss *loss);
 
 /* ---- group ------------------------------------------------------------------------------------ */
 
