@@ -49,6 +49,8 @@ struct nvmfr_group;
 struct nvmfr_buffer;
 /** What discovery controllers told. */
 struct nvmfr_discovery;
+/** Controllers of all that a discovery controller lists. */
+struct nvmfr_pool;
 
 /* ---- library ---------------------------------------------------------------------------------- */
 
@@ -514,7 +516,9 @@ enum nvmfr_event_type {
 	NVMFR_EVENT_FIRMWARE,          /**< passed on: firmware is being activated, the controller pauses */
 	NVMFR_EVENT_VENDOR,            /**< passed on: the vendor's own */
 	NVMFR_EVENT_OTHER,             /**< passed on: any other asynchronous event */
-	NVMFR_EVENT_OVERFLOW           /**< nobody fetched them: value events were lost here. ctrl is NULL */
+	NVMFR_EVENT_OVERFLOW,          /**< nobody fetched them: value events were lost here. ctrl is NULL */
+	NVMFR_EVENT_CTRL_ADDED,        /**< of a pool: this controller is there and live */
+	NVMFR_EVENT_CTRL_LEAVES        /**< of a pool: not listed any more, or lost for good; destroy its queue pairs */
 };
 
 /** What is another with a namespace; NVMFR_EVENT_NS_CHANGED without any: nothing that nvmfr_ns_info() tells. */
@@ -615,7 +619,8 @@ struct nvmfr_discovery_info {
  * Threads: any; what comes out belongs to one thread at a time.
  * Returns: 0; -EINVAL, also: it is not a discovery controller; -EAGAIN the log changed each time while it was read;
  * -ETIMEDOUT connect_timeout_ms, which bounds each connect and the reading of each log, or admin_timeout_ms; else as
- * nvmfr_connect() and nvmfr_ctrl_wait().
+ * nvmfr_connect() and nvmfr_ctrl_wait(). All of it takes twice connect_timeout_ms at most, and a second to hang up:
+ * referrals not followed by then are unreached.
  */
 NVMFR_API NVMFR_MUST_CHECK int nvmfr_discover(struct nvmfr_host *host, const struct nvmfr_ctrl_opts *opts,
 					      uint32_t flags, struct nvmfr_discovery **out);
@@ -673,6 +678,70 @@ NVMFR_API int nvmfr_discovery_get(const struct nvmfr_discovery *discovery, uint3
  * Threads: the owner; before its host ends.
  */
 NVMFR_API void nvmfr_discovery_release(struct nvmfr_discovery *discovery);
+
+/* ---- pool ------------------------------------------------------------------------------------- */
+
+/**
+ * Connects to everything that a discovery controller lists (referrals included), and stays so: what comes later is
+ * connected, what goes is disconnected, by nvmfr_pool_update(). Where the application has a controller of its own
+ * no other is made, and its own is left alone.
+ *
+ * @param host  the host
+ * @param from  the discovery controller, by uri, as for nvmfr_discover(); with ctrl_loss_timeout_ms it outlives its
+ *              target's restarts, without it is asked anew then
+ * @param each  options of the controllers; uri, traddr and subnqn NULL. NULL: defaults
+ * @param out   receives the pool, NULL on failure
+ *
+ * Threads: any; it belongs to one thread at a time.
+ * Returns: 0, the controllers connect from then on; else as nvmfr_discover().
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_pool_create(struct nvmfr_host *host, const struct nvmfr_ctrl_opts *from,
+						 const struct nvmfr_ctrl_opts *each, struct nvmfr_pool **out);
+
+/**
+ * Does what is to be done. To be called when the host had events (after they were looked at) and when
+ * nvmfr_pool_timeout_ms() is over; cheap when nothing is. NVMFR_EVENT_CTRL_ADDED tells of a controller that is live,
+ * NVMFR_EVENT_CTRL_LEAVES of one that goes: by the next call on which it has no queue pairs any more it is
+ * disconnected and its pointer is dead. What could not be connected is tried again after 1 s, up to 60 s.
+ *
+ * @param pool  the pool
+ *
+ * Threads: the owner. It waits while a log is read, or a discovery controller connected anew.
+ * Returns: 0; -EINVAL; -EOWNERDEAD; else why the log cannot be read now: what there is stays, and it is tried again.
+ */
+NVMFR_API int nvmfr_pool_update(struct nvmfr_pool *pool);
+
+/**
+ * When nvmfr_pool_update() is due even if no event comes.
+ *
+ * @param pool  the pool
+ *
+ * Threads: the owner.
+ * Returns: milliseconds, rounded up; -1: events will tell; -EINVAL; -EOWNERDEAD in a forked child.
+ */
+NVMFR_API int nvmfr_pool_timeout_ms(const struct nvmfr_pool *pool);
+
+/**
+ * A controller that is there: told by NVMFR_EVENT_CTRL_ADDED, and not yet that it leaves. It is the pool's: not to be
+ * disconnected.
+ *
+ * @param pool   the pool
+ * @param index  from 0 on, until NULL comes
+ *
+ * Threads: the owner.
+ * Returns: the controller; NULL: there are fewer.
+ */
+NVMFR_API struct nvmfr_ctrl *nvmfr_pool_ctrl(const struct nvmfr_pool *pool, uint32_t index);
+
+/**
+ * Ends a pool and disconnects its controllers.
+ *
+ * @param pool  the pool, or NULL
+ *
+ * Threads: the owner; before its host ends.
+ * Returns: 0; -EBUSY queue pairs of its controllers exist, and nothing happened.
+ */
+NVMFR_API int nvmfr_pool_release(struct nvmfr_pool *pool);
 
 /* ---- queue pair ------------------------------------------------------------------------------- */
 

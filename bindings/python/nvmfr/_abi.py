@@ -59,6 +59,8 @@ class EventType(enum.IntEnum):
     VENDOR = 10
     OTHER = 11
     OVERFLOW = 12
+    CTRL_ADDED = 13
+    CTRL_LEAVES = 14
 
 
 class NsChange(enum.IntFlag):
@@ -375,6 +377,11 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "nvmfr_discovery_info": (c_int, [_p, POINTER(DiscoveryInfo)]),
     "nvmfr_discovery_get": (c_int, [_p, c_uint32, POINTER(DiscoveryRecord)]),
     "nvmfr_discovery_release": (None, [_p]),
+    "nvmfr_pool_create": (c_int, [_p, POINTER(CtrlOpts), POINTER(CtrlOpts), _out]),
+    "nvmfr_pool_update": (c_int, [_p]),
+    "nvmfr_pool_timeout_ms": (c_int, [_p]),
+    "nvmfr_pool_ctrl": (c_void_p, [_p, c_uint32]),
+    "nvmfr_pool_release": (c_int, [_p]),
     "nvmfr_soft_ns_resize": (c_int, [_p, c_uint32, c_uint64]),
     "nvmfr_soft_notify": (c_int, [_p, c_uint32]),
     "nvmfr_soft_discovery_set": (c_int, [_p, c_void_p, c_uint32]),
