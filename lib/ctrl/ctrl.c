@@ -73,6 +73,8 @@ int nvmfr__ctrl_create(struct nvmfr_host *host, const struct nvmfr_ctrl_opts *op
 	}
 	nvmfr__sequence_start(ctrl, nvmfr__connect_steps, nvmfr__connect_step_count,
 			      ctrl_now(ctrl) + MS_NS(opts->connect_timeout_ms));
+	nvmfr__log(&host->log, NVMFR_LOG_INFO, "%s: connecting to %s", ctrl->target.subnqn,
+		   ctrl->target.soft ? "an embedded target" : ctrl->target.traddr);
 	ctrl->next = host->ctrls;
 	host->ctrls = ctrl;
 	*out = ctrl;
@@ -160,6 +162,7 @@ void nvmfr__ctrl_lose(struct nvmfr_ctrl *ctrl, int err, const char *fmt, ...)
 	ctrl->state = again ? NVMFR_STATE_RECOVERING : NVMFR_STATE_LOST;
 	ctrl->steps = NULL;
 	ctrl->shut_down = !again;
+	nvmfr__history_lost(ctrl, before, err);
 	if (ctrl->state != before)
 		nvmfr__event_state(ctrl);
 	tell_loss(ctrl, was_live);
@@ -237,6 +240,7 @@ static uint64_t recover_pass(struct nvmfr_ctrl *ctrl)
 	if (now < ctrl->recover_ns)
 		return ctrl->recover_ns;
 	ctrl->recoveries++;
+	ctrl->history.attempts++;
 	ctrl->attempt = (struct attempt){ 0 };
 	nvmfr__sequence_start(ctrl, nvmfr__connect_steps, nvmfr__connect_step_count,
 			      nvmfr__min_u64(now + MS_NS(ctrl->opts.connect_timeout_ms),

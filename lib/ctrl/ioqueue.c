@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/probe.h"
 #include "ctrl/ctrl.h"
 #include "queue/group.h"
 #include "wire/cm.h"
@@ -75,8 +76,8 @@ static int check_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts *
 	if (opts->max_descriptors == 0 || opts->max_descriptors > FAB_MAX_DESCRIPTORS)
 		return nvmfr__fail(-EINVAL, "max_descriptors %u is not from 1 to %d",
 				   opts->max_descriptors, FAB_MAX_DESCRIPTORS);
-	if (opts->flags || opts->reserved)
-		return nvmfr__fail(-EINVAL, "flags and reserved of nvmfr_qpair_opts must be zero");
+	if ((opts->flags & ~(uint32_t)NVMFR_QPAIR_STATS) || opts->reserved)
+		return nvmfr__fail(-EINVAL, "flags of nvmfr_qpair_opts has unknown bits, or reserved is not zero");
 	if (opts->group && opts->group->host != ctrl->host)
 		return nvmfr__fail(-EINVAL, "the group belongs to another host");
 	if (!nvme_clamp_depth(opts->depth, nvme_cap_mqes(ctrl->cap), ctrl->id.maxcmd))
@@ -134,6 +135,16 @@ static void init_qpair(struct nvmfr_qpair *qp, struct nvmfr_ctrl *ctrl,
 	atomic_init(&qp->link.wake_tick, 0);
 }
 
+/* false: it was asked for, and there is no memory. A tracer's probes are in it. */
+static bool add_meter(struct nvmfr_qpair *qp, const struct nvmfr_ctrl *ctrl,
+		      const struct nvmfr_qpair_opts *opts)
+{
+	if (!PROBES && !(opts->flags & NVMFR_QPAIR_STATS))
+		return true;
+	qp->meter = nvmfr__meter_new(qp, &ctrl->host->clock, opts->depth);
+	return qp->meter;
+}
+
 int nvmfr__ioqueue_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts *opts,
 			  struct nvmfr_qpair **out)
 {
@@ -156,7 +167,7 @@ int nvmfr__ioqueue_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts
 		return err;
 	entry = calloc(1, sizeof(*entry));
 	qp = nvmfr__qpair_new(qid);
-	if (!entry || !qp)
+	if (!entry || !qp || !add_meter(qp, ctrl, opts))
 		goto no_memory;
 	qp->word = nvmfr__wipe_get(&ctrl->host->wipe_pages);
 	if (!qp->word)
@@ -380,6 +391,7 @@ static void hand_over(struct entry *entry)
 	link->boot = entry->boot;
 	link->state = LINK_LIVE;
 	link->recovering = false;
+	entry->connects++;
 	entry->ep = NULL;
 	entry->boot = NULL;
 	set_phase(entry, ENTRY_LIVE);

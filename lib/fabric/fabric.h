@@ -139,6 +139,7 @@ struct fab_ep {
 	uint64_t mail; /* poll's answer to come */
 	struct fab_ep *next_ready;
 	bool ready; /* in the group's list */
+	void *meter; /* the owner's: what stands between it and these operations */
 	char error[FAB_ERROR_TEXT]; /* the owner's: why poll() or post_send() said bad */
 	char peer[96]; /* "10.0.0.1:4420", "soft target 'x'": for sentences */
 };

@@ -60,6 +60,8 @@ static unsigned int end_command(struct nvmfr_qpair *qp, struct qslot *slot, uint
 {
 	unsigned int n = 1;
 
+	if (result)
+		qpair_count_failure(qp, result);
 	if (state_kind(slot_state(slot)) == SLOT_CHILD) {
 		n = end_child(qp, slot, result, status, cqe_result, out);
 	} else {

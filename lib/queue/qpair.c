@@ -52,6 +52,7 @@ void nvmfr__qpair_free(struct nvmfr_qpair *qp)
 		return;
 	nvmfr__split_forget(qp);
 	free_rings(qp);
+	free(qp->meter);
 	nvmfr__ns_table_put(qp->ns);
 	nvmfr__ns_table_put(qp->link.ns);
 	nvmfr__qpair_free(qp->link.boot);
@@ -183,9 +184,9 @@ static void move_in(struct nvmfr_qpair *qp, struct nvmfr_qpair *boot)
 	qp->more_stride = boot->more_stride;
 	qp->mask = boot->mask;
 	qp->depth = boot->depth;
+	qp->laps += qp->position - (uint64_t)boot->position; /* the service's do not count */
 	qp->position = boot->position;
 	qp->lap = boot->lap;
-	qp->laps = qp->laps - boot->position; /* the service's do not count */
 	qp->done_seq = boot->done_seq;
 	qp->recv_pos = boot->recv_pos;
 	qp->chores = boot->chores;
@@ -204,6 +205,8 @@ static void move_in(struct nvmfr_qpair *qp, struct nvmfr_qpair *boot)
 	qp->drain_next = 0;
 	qp->broken = false;
 	qp->expired = 0;
+	if (qp->meter)
+		nvmfr__meter_attach(qp->meter, qp);
 }
 
 static int watch_endpoint(struct nvmfr_qpair *qp)
@@ -398,6 +401,7 @@ void nvmfr__qpair_look_around(struct nvmfr_qpair *qp)
 	int near = qp->ep->dev->numa_node;
 	unsigned int cpu, node;
 
+	atomic_store_explicit(&qp->link.commands, qpair_commands(qp), memory_order_relaxed);
 	if (near < 0 || qp->far_looks == FAR_LOOKS || !qp->link.lock || getcpu(&cpu, &node))
 		return;
 	qp->far_looks = node == (unsigned int)near ? 0 : qp->far_looks + 1;

@@ -22,6 +22,7 @@
 #ifndef NVMFR_QUEUE_QPAIR_H
 #define NVMFR_QUEUE_QPAIR_H
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -32,6 +33,7 @@
 #include "base/util.h"
 #include "fabric/buffer.h"
 #include "fabric/fabric.h"
+#include "queue/meter.h"
 #include "queue/ns.h"
 #include "wire/sqe.h"
 
@@ -130,6 +132,7 @@ struct qpair_link {
 	int fault; /* the owner saw the connection fail: -errno */
 	char fault_text[FAB_ERROR_TEXT];
 	_Atomic uint32_t wake_tick; /* a sleeper's nearest deadline; 0: none */
+	_Atomic uint64_t commands; /* completed, as of its last look around */
 	_Atomic int far_node; /* it polls from this NUMA node, which is not the device's; -1: not so */
 };
 
@@ -202,6 +205,10 @@ struct nvmfr_qpair {
 	struct queue_limits limits;
 	struct ns_table *ns; /* a reference */
 	uint64_t bounced_bytes;
+	struct qpair_failures {
+		uint64_t refused, aborted, timed_out; /* commands */
+	} failures;
+	struct qpair_meter *meter; /* NULL: nobody asked for it */
 	struct nvmfr_buffer *scratch; /* nvmfr_pread's, made when first needed */
 	int epoll_fd; /* -1: not made yet */
 	struct nvmfr_group *group; /* NULL: polled on its own */
@@ -343,6 +350,18 @@ bool nvmfr__qpair_drained(const struct nvmfr_qpair *qp);
 static inline uint64_t qpair_commands(const struct nvmfr_qpair *qp)
 {
 	return qp->laps + qp->position - (qp->depth - free_slots(qp));
+}
+
+/* A command ended so. */
+static inline void qpair_count_failure(struct nvmfr_qpair *qp, int32_t result)
+{
+	uint64_t *count = &qp->failures.refused;
+
+	if (result == -ECONNABORTED)
+		count = &qp->failures.aborted;
+	else if (result == -ETIMEDOUT)
+		count = &qp->failures.timed_out;
+	meter_add(count, 1);
 }
 
 /* Whether the place of the list of the SEND with this number may hold another one's. */

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import enum
-from ctypes import (CFUNCTYPE, POINTER, c_char, c_char_p, c_int, c_int32, c_size_t, c_uint,
+from ctypes import (CFUNCTYPE, POINTER, c_char, c_char_p, c_double, c_int, c_int32, c_size_t, c_uint,
                     c_uint8, c_uint16, c_uint32, c_uint64, c_void_p)
 from typing import Any, Dict, List, Tuple, Type
 
@@ -14,6 +14,7 @@ __all__ = ["Access", "HostFlag", "IoFlag", "LogLevel", "Op", "SoftFaultKind", "S
 VERSION_MAJOR, VERSION_MINOR, VERSION_PATCH = 0, 1, 0
 SOFT_SUBNQN = "nqn.2026-12.io.github.nvmfr:soft"
 SOFT_ANY = 0xffffffff
+LATENCY_BITS, LATENCY_VALUE_BITS, LATENCY_BUCKETS = 4, 42, 624
 
 
 class LogLevel(enum.IntEnum):
@@ -58,6 +59,8 @@ class EventType(enum.IntEnum):
     VENDOR = 10
     OTHER = 11
     OVERFLOW = 12
+    CTRL_ADDED = 13
+    CTRL_LEAVES = 14
 
 
 class NsChange(enum.IntFlag):
@@ -90,6 +93,11 @@ class Op(enum.IntEnum):
     WRITE = 1
     READ = 2
     WRITE_ZEROES = 8
+
+
+class QpairFlag(enum.IntFlag):
+    """Flags of a queue pair."""
+    STATS = 1
 
 
 class IoFlag(enum.IntFlag):
@@ -205,6 +213,35 @@ class QpairInfo(ctypes.Structure):
                 ("in_flight", c_uint16), ("commands", c_uint64), ("bounced_bytes", c_uint64)]
 
 
+class QpairStats(ctypes.Structure):
+    """struct nvmfr_qpair_stats"""
+    _fields_ = [("size", c_size_t), ("commands", c_uint64), ("refused", c_uint64),
+                ("aborted", c_uint64), ("timed_out", c_uint64), ("reads", c_uint64),
+                ("writes", c_uint64), ("others", c_uint64), ("read_bytes", c_uint64),
+                ("write_bytes", c_uint64)]
+
+
+class Latency(ctypes.Structure):
+    """struct nvmfr_latency"""
+    _fields_ = [("size", c_size_t), ("count", c_uint64), ("sum_ns", c_uint64),
+                ("min_ns", c_uint64), ("max_ns", c_uint64),
+                ("buckets", c_uint64 * LATENCY_BUCKETS)]
+
+
+class CtrlStats(ctypes.Structure):
+    """struct nvmfr_ctrl_stats"""
+    _fields_ = [("size", c_size_t), ("admin_commands", c_uint64), ("keep_alives", c_uint64),
+                ("aer_events", c_uint64), ("aborts", c_uint64), ("losses", c_uint64),
+                ("attempts", c_uint64), ("recoveries", c_uint64)]
+
+
+class Loss(ctypes.Structure):
+    """struct nvmfr_loss"""
+    _fields_ = [("size", c_size_t), ("ago_ms", c_uint64), ("duration_ms", c_uint64),
+                ("attempts", c_uint32), ("state", c_uint32), ("err", c_int32),
+                ("reserved", c_uint32), ("cause", c_char * 256)]
+
+
 class GroupOpts(ctypes.Structure):
     """struct nvmfr_group_opts"""
     _fields_ = [("size", c_size_t), ("max_qpairs", c_uint32), ("flags", c_uint32)]
@@ -273,7 +310,8 @@ class SoftCounters(ctypes.Structure):
 STRUCTS: Dict[str, Type[ctypes.Structure]] = {
     "nvmfr_host_opts": HostOpts, "nvmfr_ctrl_opts": CtrlOpts, "nvmfr_ctrl_info": CtrlInfo,
     "nvmfr_ns_info": NsInfo, "nvmfr_qpair_opts": QpairOpts, "nvmfr_qpair_info": QpairInfo,
-    "nvmfr_group_opts": GroupOpts, "nvmfr_iov": Iov, "nvmfr_io": Io,
+    "nvmfr_qpair_stats": QpairStats, "nvmfr_latency": Latency, "nvmfr_ctrl_stats": CtrlStats,
+    "nvmfr_loss": Loss, "nvmfr_group_opts": GroupOpts, "nvmfr_iov": Iov, "nvmfr_io": Io,
     "nvmfr_completion": Completion, "nvmfr_soft_opts": SoftOpts,
     "nvmfr_soft_ns_opts": SoftNsOpts, "nvmfr_soft_fault": SoftFault,
     "nvmfr_soft_counters": SoftCounters, "nvmfr_event": Event,
@@ -285,6 +323,7 @@ ENUMS: Dict[str, Tuple[str, Type[enum.IntEnum]]] = {  # prefix in C, class here
     "nvmfr_access": ("NVMFR_ACCESS_", Access),  # type: ignore[dict-item]
     "nvmfr_state": ("NVMFR_STATE_", State),
     "nvmfr_op": ("NVMFR_OP_", Op),
+    "nvmfr_qpair_flags": ("NVMFR_QPAIR_", QpairFlag),  # type: ignore[dict-item]
     "nvmfr_io_flags": ("NVMFR_IO_", IoFlag),  # type: ignore[dict-item]
     "nvmfr_soft_flags": ("NVMFR_SOFT_", SoftFlag),  # type: ignore[dict-item]
     "nvmfr_soft_ns_flags": ("NVMFR_SOFT_NS_", SoftNsFlag),  # type: ignore[dict-item]
@@ -297,7 +336,8 @@ ENUMS: Dict[str, Tuple[str, Type[enum.IntEnum]]] = {  # prefix in C, class here
 MACROS: Dict[str, Any] = {
     "NVMFR_VERSION_MAJOR": VERSION_MAJOR, "NVMFR_VERSION_MINOR": VERSION_MINOR,
     "NVMFR_VERSION_PATCH": VERSION_PATCH, "NVMFR_SOFT_SUBNQN": SOFT_SUBNQN,
-    "NVMFR_SOFT_ANY": SOFT_ANY,
+    "NVMFR_SOFT_ANY": SOFT_ANY, "NVMFR_LATENCY_BITS": LATENCY_BITS,
+    "NVMFR_LATENCY_VALUE_BITS": LATENCY_VALUE_BITS, "NVMFR_LATENCY_BUCKETS": LATENCY_BUCKETS,
 }
 
 _p = c_void_p
@@ -337,6 +377,11 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "nvmfr_discovery_info": (c_int, [_p, POINTER(DiscoveryInfo)]),
     "nvmfr_discovery_get": (c_int, [_p, c_uint32, POINTER(DiscoveryRecord)]),
     "nvmfr_discovery_release": (None, [_p]),
+    "nvmfr_pool_create": (c_int, [_p, POINTER(CtrlOpts), POINTER(CtrlOpts), _out]),
+    "nvmfr_pool_update": (c_int, [_p]),
+    "nvmfr_pool_timeout_ms": (c_int, [_p]),
+    "nvmfr_pool_ctrl": (c_void_p, [_p, c_uint32]),
+    "nvmfr_pool_release": (c_int, [_p]),
     "nvmfr_soft_ns_resize": (c_int, [_p, c_uint32, c_uint64]),
     "nvmfr_soft_notify": (c_int, [_p, c_uint32]),
     "nvmfr_soft_discovery_set": (c_int, [_p, c_void_p, c_uint32]),
@@ -350,6 +395,11 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "nvmfr_qpair_fd": (c_int, [_p]),
     "nvmfr_qpair_arm": (c_int, [_p]),
     "nvmfr_qpair_destroy": (None, [_p]),
+    "nvmfr_qpair_stats": (c_int, [_p, POINTER(QpairStats)]),
+    "nvmfr_qpair_latency": (c_int, [_p, c_uint32, POINTER(Latency)]),
+    "nvmfr_latency_percentile": (c_uint64, [POINTER(Latency), c_double]),
+    "nvmfr_ctrl_stats": (c_int, [_p, POINTER(CtrlStats)]),
+    "nvmfr_ctrl_loss": (c_int, [_p, c_uint32, POINTER(Loss)]),
     "nvmfr_group_opts_init": (None, [POINTER(GroupOpts), c_size_t]),
     "nvmfr_group_create": (c_int, [_p, POINTER(GroupOpts), _out]),
     "nvmfr_group_fd": (c_int, [_p]),
