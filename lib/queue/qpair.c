@@ -185,6 +185,7 @@ static void move_in(struct nvmfr_qpair *qp, struct nvmfr_qpair *boot)
 	qp->depth = boot->depth;
 	qp->position = boot->position;
 	qp->lap = boot->lap;
+	qp->stained = false;
 	qp->laps = qp->laps - boot->position; /* the service's do not count */
 	qp->done_seq = boot->done_seq;
 	qp->recv_pos = boot->recv_pos;
