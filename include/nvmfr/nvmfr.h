@@ -1040,7 +1040,9 @@ enum nvmfr_op {
 	NVMFR_OP_FLUSH = 0,       /**< make writes that completed durable */
 	NVMFR_OP_WRITE = 1,       /**< buffer to namespace */
 	NVMFR_OP_READ = 2,        /**< namespace to buffer */
-	NVMFR_OP_WRITE_ZEROES = 8 /**< zero a range, without data; where ONCS has it */
+	NVMFR_OP_COMPARE = 5,     /**< buffer with namespace: completes with status Compare Failure where they differ; where ONCS has it */
+	NVMFR_OP_WRITE_ZEROES = 8, /**< zero a range, without data; where ONCS has it */
+	NVMFR_OP_VERIFY = 12      /**< check that a range can be read, without data; where ONCS has it */
 };
 
 /** Flags of an I/O. */

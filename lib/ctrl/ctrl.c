@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "ctrl/notice.h"
 #include "ctrl/nsscan.h"
+#include "ctrl/passthrough.h"
 #include "ctrl/soft_lookup.h"
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -95,6 +96,7 @@ void nvmfr__ctrl_forget(struct nvmfr_ctrl *ctrl)
 	nvmfr__qpair_free(ctrl->admin);
 	nvmfr__ns_scan_end(ctrl);
 	nvmfr__ns_table_put(ctrl->ns);
+	nvmfr__passthrough_free(ctrl);
 	free(ctrl->page);
 	free(ctrl);
 }

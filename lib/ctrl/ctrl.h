@@ -132,6 +132,7 @@ struct nvmfr_ctrl {
 	unsigned int aers;
 	uint64_t aer_ns; /* when those that were answered go out again; 0: none was */
 	bool no_health; /* it refused to be asked for health events */
+	struct admin_request *requests; /* passthrough.h: the application's, in any state */
 
 	/* what it told, and the work that follows; see notice.h */
 	unsigned int notices; /* to be done */

@@ -187,6 +187,7 @@ static void move_in(struct nvmfr_qpair *qp, struct nvmfr_qpair *boot)
 	qp->laps += qp->position - (uint64_t)boot->position; /* the service's do not count */
 	qp->position = boot->position;
 	qp->lap = boot->lap;
+	qp->stained = false;
 	qp->done_seq = boot->done_seq;
 	qp->recv_pos = boot->recv_pos;
 	qp->chores = boot->chores;

@@ -100,8 +100,25 @@ struct queue_limits {
 	uint64_t zeroes_bytes; /* Write Zeroes: WZSL, or UINT64_MAX */
 	uint32_t icd_bytes; /* 0: no in-capsule data */
 	uint32_t max_descriptors; /* 1 or more */
-	bool write_zeroes; /* ONCS */
+	uint64_t verify_bytes; /* Verify: VSL, or UINT64_MAX */
+	uint64_t dsm_blocks, dsm_range_blocks; /* Dataset Management: DMSL, DMRSL, or what fits */
+	uint32_t dsm_ranges; /* DMRL, or what fits */
+	bool write_zeroes, compare, verify, dsm, copy; /* ONCS */
 };
+
+/* Bits 1:0 of an opcode. */
+static inline bool op_has_data(uint32_t op)
+{
+	return op & 3;
+}
+
+/* What the blocks of one command may come to. */
+static inline uint64_t op_limit(const struct queue_limits *limits, uint32_t op)
+{
+	if (likely(op_has_data(op)))
+		return limits->max_xfer_bytes;
+	return op == NVMFR_OP_VERIFY ? limits->verify_bytes : limits->zeroes_bytes;
+}
 
 enum link_state {
 	LINK_CONNECTING = 1, /* the endpoint is the service's */
@@ -199,7 +216,9 @@ struct nvmfr_qpair {
 	bool broken; /* the owner saw it fail, the service has been told */
 	bool recovers; /* it will be made anew after that */
 	bool recovering; /* as adopted */
+	bool stained; /* a capsule may have words set that reads and writes leave alone */
 	uint16_t qid;
+	uint32_t stained_seq; /* of the newest such */
 	uint32_t max_descriptors; /* asked for; limits has the granted ones */
 	uint64_t laps; /* commands sent before the present lap */
 	struct queue_limits limits;
@@ -370,10 +389,12 @@ static inline bool tail_taken(const struct nvmfr_qpair *qp, uint32_t seq)
 	return seq - qp->done_seq >= FAB_TAILS;
 }
 
-/* How many commands the ring takes in one run; wraps it at its end. */
+/* How many commands the ring takes in one run; wraps it at its end, unless it is stained. */
 static inline uint32_t ring_room(struct nvmfr_qpair *qp)
 {
 	if (unlikely(qp->position == qp->send_positions)) {
+		if (unlikely(qp->stained))
+			return 0;
 		qp->lap += qp->position;
 		qp->laps += qp->position;
 		qp->position = 0;
@@ -435,6 +456,11 @@ int nvmfr__qpair_read(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint6
 int nvmfr__qpair_write(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks,
 		       struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data);
 int nvmfr__qpair_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, unsigned int n);
+
+/* Of a stained ring: zeroes what put_rw() takes for zero. true: it may wrap now; false: a SEND still reads it. */
+bool nvmfr__qpair_scrub(struct nvmfr_qpair *qp);
+/* For who submits and has nothing to poll for: looks first whether that SEND is done. */
+bool nvmfr__qpair_look_and_scrub(struct nvmfr_qpair *qp);
 
 /* Adopts news, refreshes credit. 0: a command fits; else why not. */
 int nvmfr__qpair_make_room(struct nvmfr_qpair *qp);
