@@ -110,7 +110,7 @@ static __attribute__((noinline)) bool fill_vec(struct nvmfr_qpair *qp, struct qs
 	if (unlikely(tail_taken(qp, qp->lap + position)) || !range_fits(qp, io->lba, io->nblocks))
 		return false;
 	/* One piece needs no list. */
-	if (unlikely(io->niov - 2 > (uint64_t)qp->max_pieces - 2 || qp->max_pieces < 2 || !io->iov))
+	if (unlikely(io->niov - 2 > (uint64_t)qp->list_pieces - 2 || qp->list_pieces < 2 || !io->iov))
 		return false;
 	tail = tail_at(qp, position);
 	list = fill_list(qp, tail, slot_bufs(qp, slot), io->iov, io->iov + io->niov, access);
