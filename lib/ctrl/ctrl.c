@@ -34,6 +34,9 @@ static int check_opts(const struct nvmfr_ctrl_opts *opts)
 				   opts->ack_timeout);
 	if (opts->ctrl_loss_timeout_ms && !opts->reconnect_delay_ms)
 		return nvmfr__fail(-EINVAL, "reconnect_delay_ms must not be 0 with a ctrl_loss_timeout_ms");
+	if (opts->fast_io_fail_ms && !opts->ctrl_loss_timeout_ms)
+		return nvmfr__fail(-EINVAL, "fast_io_fail_ms without a ctrl_loss_timeout_ms: there is no recovery "
+					    "that I/O could wait for");
 	return 0;
 }
 

@@ -127,6 +127,8 @@ enum link_state {
 	LINK_CLOSED, /* returned, or there never was one */
 };
 
+struct qpair_retry;
+
 struct qpair_link {
 	pthread_mutex_t *lock; /* the host's, for all below; NULL: the service is the owner */
 	_Atomic uint32_t *word; /* on a page that fork wipes: 0 is a forked child */
@@ -142,10 +144,13 @@ struct qpair_link {
 	struct ns_table *ns; /* a reference */
 	void *entry; /* the service's own */
 	bool recovering; /* LINK_LOST to LINK_LIVE: it will be made anew */
+	bool fast_failed; /* while recovering: fast_io_fail_ms is over */
+	uint64_t doubt_ns; /* LINK_LOST: until then a write may still be carried out; UINT64_MAX: for ever */
 	int err; /* LINK_LOST: why */
 	char sentence[256];
 
 	/* owner to service */
+	uint64_t doubt_until_ns; /* such a write is kept: the service says when, by making it 0 */
 	int fault; /* the owner saw the connection fail: -errno */
 	char fault_text[FAB_ERROR_TEXT];
 	_Atomic uint32_t wake_tick; /* a sleeper's nearest deadline; 0: none */
@@ -194,8 +199,9 @@ struct nvmfr_qpair {
 	uint32_t mask; /* slots - 1 */
 	uint32_t send_positions, recv_positions;
 	uint8_t ns_shift;
+	uint8_t list_pieces; /* of one command that needs no parent; 1: no list */
 	uint8_t max_pieces; /* of one command, at least 1 */
-	uint16_t more_stride;
+	uint8_t more_stride;
 
 	_Alignas(CACHE_LINE) uint32_t icd_bytes;
 	uint32_t key_offset; /* of this device's key in a buffer */
@@ -217,6 +223,8 @@ struct nvmfr_qpair {
 	bool recovers; /* it will be made anew after that */
 	bool recovering; /* as adopted */
 	bool stained; /* a capsule may have words set that reads and writes leave alone */
+	bool fast_failed; /* as adopted */
+	bool many_parents; /* every I/O may need one */
 	uint16_t qid;
 	uint32_t stained_seq; /* of the newest such */
 	uint32_t max_descriptors; /* asked for; limits has the granted ones */
@@ -228,6 +236,7 @@ struct nvmfr_qpair {
 		uint64_t refused, aborted, timed_out; /* commands */
 	} failures;
 	struct qpair_meter *meter; /* NULL: nobody asked for it */
+	struct qpair_retry *retry; /* NULL: what a lost connection leaves is told */
 	struct nvmfr_buffer *scratch; /* nvmfr_pread's, made when first needed */
 	int epoll_fd; /* -1: not made yet */
 	struct nvmfr_group *group; /* NULL: polled on its own */
@@ -301,6 +310,12 @@ static inline void set_slot_state(struct qslot *slot, uint64_t state)
 	__atomic_store_n(&slot->state, state, __ATOMIC_RELAXED);
 }
 
+static inline void put_slot(struct nvmfr_qpair *qp, struct qslot *slot, uint32_t cid)
+{
+	set_slot_state(slot, cid ^ 1u);
+	*qp->free_top++ = slot;
+}
+
 static inline enum slot_kind state_kind(uint64_t state)
 {
 	return (enum slot_kind)(state >> 32);
@@ -362,8 +377,21 @@ static inline bool nvmfr__qpair_forked(const struct nvmfr_qpair *qp)
 	return atomic_load_explicit(qp->word, memory_order_relaxed) == 0;
 }
 
+/* A power of two, and two at least: an idle slot's expect must name another slot. */
+uint32_t nvmfr__qpair_table_size(uint32_t depth);
+
 /* Nothing is in flight, nor ended and not told: another connection's rings may take their place. */
 bool nvmfr__qpair_drained(const struct nvmfr_qpair *qp);
+
+/* I/Os that wait for another connection, and those of them that no slot counts. */
+uint32_t nvmfr__retry_held(const struct nvmfr_qpair *qp);
+uint32_t nvmfr__retry_unplaced(const struct nvmfr_qpair *qp);
+
+/* A completion is still to come. */
+static inline bool qpair_is_busy(const struct nvmfr_qpair *qp)
+{
+	return free_slots(qp) != qp->depth || qp->chores.backlog || nvmfr__retry_held(qp);
+}
 
 /* Commands completed so far. */
 static inline uint64_t qpair_commands(const struct nvmfr_qpair *qp)
@@ -389,12 +417,17 @@ static inline bool tail_taken(const struct nvmfr_qpair *qp, uint32_t seq)
 	return seq - qp->done_seq >= FAB_TAILS;
 }
 
+/* The send ring is about to begin anew: what is in flight is not to be forgotten. */
+void nvmfr__retry_lap(struct nvmfr_qpair *qp);
+
 /* How many commands the ring takes in one run; wraps it at its end, unless it is stained. */
 static inline uint32_t ring_room(struct nvmfr_qpair *qp)
 {
 	if (unlikely(qp->position == qp->send_positions)) {
 		if (unlikely(qp->stained))
 			return 0;
+		if (qp->retry)
+			nvmfr__retry_lap(qp);
 		qp->lap += qp->position;
 		qp->laps += qp->position;
 		qp->position = 0;
@@ -502,6 +535,12 @@ static inline unsigned int split_child_done(struct nvmfr_qpair *qp, uint32_t par
 
 /* Without completions: their buffers are free again. The endpoint must be gone. */
 void nvmfr__split_forget(struct nvmfr_qpair *qp);
+
+/* Its commands are gone, the I/O is not; its buffers stay marked. */
+void nvmfr__split_drop(struct nvmfr_qpair *qp, struct qparent *parent);
+
+/* The buffers of an I/O, named once each piece: not to be released before its completion. by: 1 or UINT32_MAX. */
+void nvmfr__buffers_mark(struct nvmfr_buffer *buf, const struct nvmfr_iov *iov, uint64_t niov, uint32_t by);
 
 /* After the connection is gone: the backlog will not be issued. */
 void nvmfr__split_abandon(struct nvmfr_qpair *qp);

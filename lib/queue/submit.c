@@ -124,7 +124,7 @@ static __attribute__((noinline)) bool put_vec(struct nvmfr_qpair *qp, struct qsl
 
 	if (unlikely(tail_taken(qp, qp->lap + position)) || !range_fits(qp, io->lba, io->nblocks))
 		return false;
-	if (unlikely(niov - 2 >= qp->max_pieces - UINT64_C(1) || !io->iov))
+	if (unlikely(niov - 2 >= qp->list_pieces - UINT64_C(1) || !io->iov))
 		return false;
 	tail = tail_at(qp, position);
 	bytes = put_list(qp, slot, tail, io->iov, io->iov + niov, access, &others);

@@ -40,6 +40,7 @@
 	FIELD(nvmfr_ctrl_opts, rnr_retry_count, 67)						\
 	FIELD(nvmfr_ctrl_opts, ctrl_loss_timeout_ms, 68)					\
 	FIELD(nvmfr_ctrl_opts, reconnect_delay_ms, 72)						\
+	FIELD(nvmfr_ctrl_opts, fast_io_fail_ms, 76)						\
 												\
 	SIZE(nvmfr_ctrl_info, 408)								\
 	FIELD(nvmfr_ctrl_info, size, 0)								\
@@ -82,7 +83,7 @@
 	FIELD(nvmfr_qpair_opts, io_timeout_ms, 12)						\
 	FIELD(nvmfr_qpair_opts, qpair_data, 16)							\
 	FIELD(nvmfr_qpair_opts, flags, 24)							\
-	FIELD(nvmfr_qpair_opts, reserved, 28)							\
+	FIELD(nvmfr_qpair_opts, retry, 28)							\
 	FIELD(nvmfr_qpair_opts, group, 32)							\
 												\
 	SIZE(nvmfr_group_opts, 16)								\

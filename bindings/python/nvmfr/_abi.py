@@ -48,6 +48,14 @@ class State(enum.IntEnum):
     RECOVERING = 4
 
 
+class Retry(enum.IntEnum):
+    """What becomes of I/O that a lost association leaves, where it is made anew."""
+
+    NONE = 0
+    READS = 1
+    ALL = 2
+
+
 class EventType(enum.IntEnum):
     """What an event tells."""
     STATE = 1
@@ -183,7 +191,8 @@ class CtrlOpts(ctypes.Structure):
                 ("admin_timeout_ms", c_uint32), ("num_io_queues", c_uint16),
                 ("admin_depth", c_uint16), ("tos", c_uint8), ("ack_timeout", c_uint8),
                 ("retry_count", c_uint8), ("rnr_retry_count", c_uint8),
-                ("ctrl_loss_timeout_ms", c_uint32), ("reconnect_delay_ms", c_uint32)]
+                ("ctrl_loss_timeout_ms", c_uint32), ("reconnect_delay_ms", c_uint32),
+                ("fast_io_fail_ms", c_uint32)]
 
 
 class CtrlInfo(ctypes.Structure):
@@ -232,7 +241,7 @@ class QpairOpts(ctypes.Structure):
     """struct nvmfr_qpair_opts"""
     _fields_ = [("size", c_size_t), ("depth", c_uint16), ("max_descriptors", c_uint16),
                 ("io_timeout_ms", c_uint32), ("qpair_data", c_uint64), ("flags", c_uint32),
-                ("reserved", c_uint32), ("group", c_void_p)]
+                ("retry", c_uint32), ("group", c_void_p)]
 
 
 class QpairInfo(ctypes.Structure):
@@ -380,6 +389,7 @@ ENUMS: Dict[str, Tuple[str, Type[enum.IntEnum]]] = {  # prefix in C, class here
     "nvmfr_host_flags": ("NVMFR_HOST_", HostFlag),  # type: ignore[dict-item]
     "nvmfr_access": ("NVMFR_ACCESS_", Access),  # type: ignore[dict-item]
     "nvmfr_state": ("NVMFR_STATE_", State),
+    "nvmfr_retry": ("NVMFR_RETRY_", Retry),
     "nvmfr_op": ("NVMFR_OP_", Op),
     "nvmfr_qpair_flags": ("NVMFR_QPAIR_", QpairFlag),  # type: ignore[dict-item]
     "nvmfr_io_flags": ("NVMFR_IO_", IoFlag),  # type: ignore[dict-item]
