@@ -3,7 +3,8 @@
  * failover [-t SECONDS] [URI URI...]: reads over several paths to one subsystem, and tells each second what every
  * path did. Shut a port, switch an ANA state, pull a cable: reads go on by what is left.
  *
- *	failover nvmf+rdma://192.168.1.2/nqn.2014-08.org.example:disks nvmf+rdma://192.168.2.2/nqn.2014-08.org.example:disks
+ *	failover nvmf+rdma://192.168.1.2/nqn.2014-08.org.example:disks \
+ *		nvmf+rdma://192.168.2.2/nqn.2014-08.org.example:disks
  *	failover -t 4       # two ports of an embedded target, of which one is shut for a second
  */
 #include "common.h"
@@ -103,7 +104,8 @@ static void tell(struct run *run)
 
 	if (nvmfr_mqpair_info(run->mq, &info))
 		return;
-	printf("%" PRIu64 " reads, %" PRIu64 " failed, %" PRIu64 " issued again;", run->reads, run->failed, info.reissued);
+	printf("%" PRIu64 " reads, %" PRIu64 " failed, %" PRIu64 " issued again;", run->reads, run->failed,
+	       info.reissued);
 	for (uint32_t i = 0; i < info.paths; i++) {
 		struct nvmfr_mqpair_path path = { .size = sizeof(path) };
 

@@ -116,7 +116,7 @@ static int check_ctrl(struct nvmfr_mpath *mpath, const struct nvmfr_ctrl *ctrl)
 	for (uint32_t i = 0; ctrl->ns && i < ctrl->ns->count; i++)
 		if (!nvmfr__mpath_knows(mpath, &ctrl->ns->entries[i]))
 			return nvmfr__fail(-EINVAL,
-					   "namespace %u of this controller is not the one that the paths before have, or has no identity",
+					   "namespace %u is not the one that the paths before have, or has no identity",
 					   ctrl->ns->entries[i].nsid);
 	return 0;
 }
