@@ -522,7 +522,7 @@ enum nvmfr_event_type {
 enum nvmfr_ns_change {
 	NVMFR_NS_CHANGE_SIZE = 1,     /**< its capacity */
 	NVMFR_NS_CHANGE_FORMAT = 2,   /**< block size or metadata */
-	NVMFR_NS_CHANGE_IDENTITY = 4, /**< NGUID, UUID or EUI-64: it is not the same namespace */
+	NVMFR_NS_CHANGE_IDENTITY = 4, /**< NGUID, UUID or EUI-64: another namespace; older queue pairs answer -ESTALE */
 	NVMFR_NS_CHANGE_PROTECTION = 8 /**< write protection */
 };
 
@@ -928,7 +928,7 @@ struct nvmfr_completion {
  * Threads: the owner.
  * Returns: 0 accepted, one completion will come; -EAGAIN no room, poll first, or the queue pair is still
  * connecting, or was lost and is connected anew; -EINVAL or -ERANGE a bad argument, nothing was sent; -ENOENT
- * no such namespace; -EOPNOTSUPP a format (metadata, protection information, other command set) or command
+ * no such namespace; -ESTALE another namespace has its ID since this queue pair was made; -EOPNOTSUPP a format (metadata, protection information, other command set) or command
  * that cannot be; -ENOTCONN lost, or for longer than fast_io_fail_ms; -EOWNERDEAD in a forked child.
  */
 NVMFR_API NVMFR_MUST_CHECK int nvmfr_read(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks,

@@ -153,6 +153,7 @@ struct nvmfr_ctrl {
 
 	/* namespaces */
 	struct ns_table *ns;
+	uint32_t ns_generation; /* of ns */
 	uint32_t *nsids; /* while the list is read */
 	uint32_t nsid_count, nsid_at;
 	struct ns_table *ns_next;

@@ -137,6 +137,7 @@ static void init_qpair(struct nvmfr_qpair *qp, struct nvmfr_ctrl *ctrl,
 	qp->recovers = ctrl->opts.ctrl_loss_timeout_ms != 0;
 	qp->link.limits = ctrl->limits;
 	qp->link.ns = nvmfr__ns_table_get(ctrl->ns);
+	qp->ns_known = ctrl->ns_generation;
 	atomic_init(&qp->link.wake_tick, 0);
 }
 

@@ -16,6 +16,7 @@ struct ns_entry {
 	uint32_t shift; /* log2 of the bytes of a block */
 	uint32_t metadata_bytes;
 	bool write_protected;
+	uint32_t another; /* ns_table generation in which its identity became this one */
 	const char *refusal; /* why no I/O is possible; NULL: it is */
 	uint8_t nguid[16], uuid[16], eui64[8];
 };

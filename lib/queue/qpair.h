@@ -204,6 +204,7 @@ struct nvmfr_qpair {
 	uint64_t laps; /* commands sent before the present lap */
 	struct queue_limits limits;
 	struct ns_table *ns; /* a reference */
+	uint32_t ns_known; /* generation of the namespace table when it was made: who made it knows that one */
 	uint64_t bounced_bytes;
 	struct qpair_retry *retry; /* NULL: what a lost connection leaves is told */
 	struct nvmfr_buffer *scratch; /* nvmfr_pread's, made when first needed */
