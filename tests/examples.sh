@@ -151,6 +151,7 @@ identify_json() {
 		and str(uuid.UUID(n["uuid"])) == n["uuid"]
 		and len(n["nguid"]) in (0, 32) and len(n["eui64"]) in (0, 16))(d["controller"], *d["namespaces"])' \
 		"$work/json"
+	json 'd["health"]["temperature_kelvin"] == 313 and d["health"]["spare_percent"] == 100' "$work/json"
 }
 
 identify_dump() {
@@ -162,6 +163,7 @@ identify_dump() {
 
 identify_table() {
 	says '^subnqn +nqn\.' "$bin/identify" "$ram"
+	says '^temperature_kelvin +313' "$bin/identify" "$ram"
 	says '^ +1 +16384 +512 ' "$bin/identify" "$ram"
 	refuses 'usage' "$bin/identify"
 }
@@ -180,15 +182,15 @@ discover_table() {
 }
 
 # It goes on after its first list, until it is told to end.
-discover_watch() {
+discover_on() {
 	local pid status=0
-	"$bin/discover" --watch "$ram" >"$work/watched" 2>&1 &
+	"$bin/discover" "$1" "$ram" >"$work/watched" 2>&1 &
 	pid=$!
 	for _ in $(seq 1200); do
-		! grep -q '^nvm ' "$work/watched" || break
+		! grep -q "$2" "$work/watched" || break
 		sleep 0.1
 	done
-	grep -q '^nvm ' "$work/watched"
+	grep -q "$2" "$work/watched"
 	kill "$pid"
 	wait "$pid" || status=$?
 	[ $status = 143 ] || { cat "$work/watched"; return 1; }
@@ -199,6 +201,14 @@ probe_both() {
 	json 'isinstance(d, dict) and d["system"]' "$work/json"
 	says 'memlock' "$bin/probe"
 	refuses 'usage' "$bin/probe" --nosuch
+}
+
+# Reads go on, none fails, and both paths are used again.
+failover_reads() {
+	says '^[0-9]+ reads, 0 failed, [0-9]+ issued again; path 0 live, [0-9]+ path 1 live, [0-9]+' \
+		"$bin/failover" -t 4
+	says '; path 0 lost' "$bin/failover" -t 2
+	refuses 'usage' "$bin/failover" -t 0
 }
 
 # ---- nvmfr-perf
@@ -585,7 +595,9 @@ check 'identify, dump' identify_dump
 check 'identify, table' identify_table
 check 'discover, JSON' discover_json
 check 'discover, table' discover_table
-check 'discover, watching' discover_watch
+check 'discover, watching' discover_on --watch '^nvm '
+check 'discover, connecting' discover_on --connect '^following '
+check 'failover' failover_reads
 check 'probe' probe_both
 check 'perf, workloads' perf_workloads
 check 'perf, latency' perf_latency

@@ -47,8 +47,14 @@ struct nvmfr_prepared;
 struct nvmfr_group;
 /** Registered memory, good for every controller of its host. */
 struct nvmfr_buffer;
+/** Several controllers of one subsystem, as ways to the same namespaces. */
+struct nvmfr_mpath;
+/** A thread's queue pairs to them, one a path. */
+struct nvmfr_mqpair;
 /** What discovery controllers told. */
 struct nvmfr_discovery;
+/** Controllers of all that a discovery controller lists. */
+struct nvmfr_pool;
 
 /* ---- library ---------------------------------------------------------------------------------- */
 
@@ -315,7 +321,8 @@ NVMFR_API int nvmfr_buffer_release(struct nvmfr_buffer *buf);
  *   port 4420 when none is given;
  * - `nvmf+soft:///PATH?block=4096`: a file through the embedded target; `nvmf+soft:?size=64M`: RAM;
  *   also `ro=1`, and `latency_us=N`: responses are due so long after their commands;
- *   `nvmf+soft://NAME[/SUBNQN]`: a target made with nvmfr_soft_target_create(). Without a name: `size`
+ *   `nvmf+soft://NAME[/SUBNQN][?port=N]`: a target made with nvmfr_soft_target_create(), by way of its port 1
+ *   to 8 (1). Without a name: `size`
  *   in bytes, or with K, M, G or T (64M; a file's own), `block` 512 or 4096 (512), `ro=1` read-only; a
  *   relative path follows the colon at once, `%` and two hex digits stand for a byte of the path.
  *
@@ -374,6 +381,16 @@ struct nvmfr_ctrl_info {
 	int32_t numa_node;            /**< the device's, on which its threads should run; -1: unknown, or one node only */
 };
 
+/** Asymmetric Namespace Access states (NVM Express Base, ANA State), as they come. */
+enum nvmfr_ana_state {
+	NVMFR_ANA_NONE = 0,            /**< the controller does not tell */
+	NVMFR_ANA_OPTIMIZED = 1,       /**< the way to take */
+	NVMFR_ANA_NON_OPTIMIZED = 2,   /**< it works; others may be quicker */
+	NVMFR_ANA_INACCESSIBLE = 3,    /**< not now */
+	NVMFR_ANA_PERSISTENT_LOSS = 4, /**< not any more */
+	NVMFR_ANA_CHANGE = 15          /**< in transition; for longer than ANATT it becomes NVMFR_ANA_INACCESSIBLE */
+};
+
 /** What is known of a namespace. */
 struct nvmfr_ns_info {
 	size_t size;              /**< sizeof this struct, set by the caller */
@@ -382,10 +399,13 @@ struct nvmfr_ns_info {
 	uint32_t block_bytes;     /**< data bytes of a logical block */
 	uint32_t metadata_bytes;  /**< metadata bytes of a logical block */
 	uint8_t read_only;        /**< 1: write protected */
-	uint8_t reserved[3];      /**< zero */
+	uint8_t ana_state;        /**< enum nvmfr_ana_state: by way of this controller */
+	uint8_t reserved[2];      /**< zero */
 	uint8_t nguid[16];        /**< zero: none */
 	uint8_t uuid[16];         /**< zero: none */
 	uint8_t eui64[8];         /**< zero: none */
+	uint32_t ana_group;       /**< ANA group; 0: none */
+	uint32_t reserved1;       /**< zero */
 };
 
 /**
@@ -453,7 +473,8 @@ NVMFR_API int nvmfr_ctrl_info(const struct nvmfr_ctrl *ctrl, struct nvmfr_ctrl_i
 
 /**
  * All that the library knows of a controller, as JSON text: target, state with its step or reason, what
- * the controller said of itself, limits in use, queue pairs with their phase, namespaces. For logs and
+ * the controller said of itself, limits in use, queue pairs with their phase and counts (commands: as of up to 0.1 s
+ * ago), namespaces, counts, the last losses. For logs and
  * reports; names stay, new ones may come.
  *
  * @param ctrl        the controller, in any state
@@ -496,7 +517,7 @@ NVMFR_API int nvmfr_ns_info(const struct nvmfr_ctrl *ctrl, uint32_t nsid, struct
  * @param timeout_ms  bound on the orderly part; 0 or less: abrupt
  *
  * Threads: any, but no other call on this controller may run.
- * Returns: 0; -EBUSY queue pairs exist, and nothing happened.
+ * Returns: 0; -EBUSY queue pairs exist, or it is a path of an nvmfr_mpath, and nothing happened.
  */
 NVMFR_API int nvmfr_disconnect(struct nvmfr_ctrl *ctrl, int timeout_ms);
 
@@ -508,14 +529,16 @@ enum nvmfr_event_type {
 	NVMFR_EVENT_NS_ADDED,          /**< nsid can be used now */
 	NVMFR_EVENT_NS_REMOVED,        /**< nsid is not active any more: submits to it answer -ENOENT */
 	NVMFR_EVENT_NS_CHANGED,        /**< nsid is another now; value: enum nvmfr_ns_change */
-	NVMFR_EVENT_ANA_CHANGED,       /**< an ANA state; value: the ANA log's change count, 0: it could not be read */
+	NVMFR_EVENT_ANA_CHANGED,       /**< ANA states: nvmfr_ns_info() has them; value: the ANA log's change count, 0: it could not be read */
 	NVMFR_EVENT_DISCOVERY_CHANGED, /**< the discovery log; value: its generation counter, 0: it could not be read */
 	NVMFR_EVENT_ERROR,             /**< passed on: aer_type, aer_info, log_page */
 	NVMFR_EVENT_HEALTH,            /**< passed on: a critical warning, aer_info tells which */
 	NVMFR_EVENT_FIRMWARE,          /**< passed on: firmware is being activated, the controller pauses */
 	NVMFR_EVENT_VENDOR,            /**< passed on: the vendor's own */
 	NVMFR_EVENT_OTHER,             /**< passed on: any other asynchronous event */
-	NVMFR_EVENT_OVERFLOW           /**< nobody fetched them: value events were lost here. ctrl is NULL */
+	NVMFR_EVENT_OVERFLOW,          /**< nobody fetched them: value events were lost here. ctrl is NULL */
+	NVMFR_EVENT_CTRL_ADDED,        /**< of a pool: this controller is there and live */
+	NVMFR_EVENT_CTRL_LEAVES        /**< of a pool: not listed any more, or lost for good; destroy its queue pairs */
 };
 
 /** What is another with a namespace; NVMFR_EVENT_NS_CHANGED without any: nothing that nvmfr_ns_info() tells. */
@@ -616,7 +639,8 @@ struct nvmfr_discovery_info {
  * Threads: any; what comes out belongs to one thread at a time.
  * Returns: 0; -EINVAL, also: it is not a discovery controller; -EAGAIN the log changed each time while it was read;
  * -ETIMEDOUT connect_timeout_ms, which bounds each connect and the reading of each log, or admin_timeout_ms; else as
- * nvmfr_connect() and nvmfr_ctrl_wait().
+ * nvmfr_connect() and nvmfr_ctrl_wait(). All of it takes twice connect_timeout_ms at most, and a second to hang up:
+ * referrals not followed by then are unreached.
  */
 NVMFR_API NVMFR_MUST_CHECK int nvmfr_discover(struct nvmfr_host *host, const struct nvmfr_ctrl_opts *opts,
 					      uint32_t flags, struct nvmfr_discovery **out);
@@ -675,7 +699,76 @@ NVMFR_API int nvmfr_discovery_get(const struct nvmfr_discovery *discovery, uint3
  */
 NVMFR_API void nvmfr_discovery_release(struct nvmfr_discovery *discovery);
 
+/* ---- pool ------------------------------------------------------------------------------------- */
+
+/**
+ * Connects to everything that a discovery controller lists (referrals included), and stays so: what comes later is
+ * connected, what goes is disconnected, by nvmfr_pool_update(). Where the application has a controller of its own
+ * no other is made, and its own is left alone.
+ *
+ * @param host  the host
+ * @param from  the discovery controller, by uri, as for nvmfr_discover(); with ctrl_loss_timeout_ms it outlives its
+ *              target's restarts, without it is asked anew then
+ * @param each  options of the controllers; uri, traddr and subnqn NULL. NULL: defaults
+ * @param out   receives the pool, NULL on failure
+ *
+ * Threads: any; it belongs to one thread at a time.
+ * Returns: 0, the controllers connect from then on; else as nvmfr_discover().
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_pool_create(struct nvmfr_host *host, const struct nvmfr_ctrl_opts *from,
+						 const struct nvmfr_ctrl_opts *each, struct nvmfr_pool **out);
+
+/**
+ * Does what is to be done. To be called when the host had events (after they were looked at) and when
+ * nvmfr_pool_timeout_ms() is over; cheap when nothing is. NVMFR_EVENT_CTRL_ADDED tells of a controller that is live,
+ * NVMFR_EVENT_CTRL_LEAVES of one that goes: by the next call on which it has no queue pairs any more it is
+ * disconnected and its pointer is dead. What could not be connected is tried again after 1 s, up to 60 s.
+ *
+ * @param pool  the pool
+ *
+ * Threads: the owner. It waits while a log is read, or a discovery controller connected anew.
+ * Returns: 0; -EINVAL; -EOWNERDEAD; else why the log cannot be read now: what there is stays, and it is tried again.
+ */
+NVMFR_API int nvmfr_pool_update(struct nvmfr_pool *pool);
+
+/**
+ * When nvmfr_pool_update() is due even if no event comes.
+ *
+ * @param pool  the pool
+ *
+ * Threads: the owner.
+ * Returns: milliseconds, rounded up; -1: events will tell; -EINVAL; -EOWNERDEAD in a forked child.
+ */
+NVMFR_API int nvmfr_pool_timeout_ms(const struct nvmfr_pool *pool);
+
+/**
+ * A controller that is there: told by NVMFR_EVENT_CTRL_ADDED, and not yet that it leaves. It is the pool's: not to be
+ * disconnected.
+ *
+ * @param pool   the pool
+ * @param index  from 0 on, until NULL comes
+ *
+ * Threads: the owner.
+ * Returns: the controller; NULL: there are fewer.
+ */
+NVMFR_API struct nvmfr_ctrl *nvmfr_pool_ctrl(const struct nvmfr_pool *pool, uint32_t index);
+
+/**
+ * Ends a pool and disconnects its controllers.
+ *
+ * @param pool  the pool, or NULL
+ *
+ * Threads: the owner; before its host ends.
+ * Returns: 0; -EBUSY queue pairs of its controllers exist, and nothing happened.
+ */
+NVMFR_API int nvmfr_pool_release(struct nvmfr_pool *pool);
+
 /* ---- queue pair ------------------------------------------------------------------------------- */
+
+/** Flags of nvmfr_qpair_opts. */
+enum nvmfr_qpair_flags {
+	NVMFR_QPAIR_STATS = 1 /**< counts I/O and bytes by direction, and latencies: nvmfr_qpair_stats(), nvmfr_qpair_latency() */
+};
 
 /**
  * What becomes of I/O that a lost association leaves without an answer, where the association is made anew
@@ -694,7 +787,7 @@ struct nvmfr_qpair_opts {
 	uint16_t max_descriptors; /**< SGL descriptors a vectored command may use, 1 to 16; the controller may allow fewer */
 	uint32_t io_timeout_ms;   /**< a command unanswered for so long is aborted, or else the association; 0: never */
 	uint64_t qpair_data;      /**< comes back in each completion */
-	uint32_t flags;           /**< zero */
+	uint32_t flags;           /**< enum nvmfr_qpair_flags */
 	uint32_t retry;           /**< enum nvmfr_retry; other than 0 costs memory, and needs a ctrl_loss_timeout_ms */
 	struct nvmfr_group *group; /**< of the same host; it belongs to the group's thread from then on. NULL: on its own */
 };
@@ -789,6 +882,120 @@ NVMFR_API int nvmfr_qpair_arm(struct nvmfr_qpair *qp);
  */
 NVMFR_API void nvmfr_qpair_destroy(struct nvmfr_qpair *qp);
 
+/* ---- what happened ---------------------------------------------------------------------------- */
+
+/** What a queue pair did since it was created, over all its connections; commands, of which an I/O may be several. */
+struct nvmfr_qpair_stats {
+	size_t size;          /**< sizeof this struct, set by the caller */
+	uint64_t commands;    /**< completed, well or not */
+	uint64_t refused;     /**< of them: the controller answered with an NVMe status */
+	uint64_t aborted;     /**< of them: lost with a connection (-ECONNABORTED) */
+	uint64_t timed_out;   /**< of them: -ETIMEDOUT */
+	uint64_t reads;       /**< reads that ended well; with NVMFR_QPAIR_STATS, as all below, else 0 */
+	uint64_t writes;      /**< writes that ended well */
+	uint64_t others;      /**< other commands that ended well */
+	uint64_t read_bytes;  /**< bytes of those reads */
+	uint64_t write_bytes; /**< bytes of those writes */
+};
+
+/**
+ * Counts of a queue pair.
+ *
+ * @param qp     the queue pair
+ * @param stats  with size set; filled as far as it goes
+ *
+ * Threads: the owner.
+ * Returns: 0; -EINVAL; -EOWNERDEAD in a forked child.
+ */
+NVMFR_API int nvmfr_qpair_stats(struct nvmfr_qpair *qp, struct nvmfr_qpair_stats *stats);
+
+/** A latency's bucket is never wider than 1 / 2^NVMFR_LATENCY_BITS of its values. */
+#define NVMFR_LATENCY_BITS 4
+/** Latencies of 2^NVMFR_LATENCY_VALUE_BITS ns and more (over an hour) share the last bucket. */
+#define NVMFR_LATENCY_VALUE_BITS 42
+/** Below 16 ns a bucket a value, above it 16 to each power of two: (42 - 4 + 1) * 16. */
+#define NVMFR_LATENCY_BUCKETS 624
+
+/** How long commands took, from their submit to the poll that found the answer. Log-linear; those of several add up. */
+struct nvmfr_latency {
+	size_t size;     /**< sizeof this struct, set by the caller */
+	uint64_t count;  /**< commands that ended well */
+	uint64_t sum_ns; /**< of all of them */
+	uint64_t min_ns; /**< the shortest; 0 without any */
+	uint64_t max_ns; /**< the longest */
+	uint64_t buckets[NVMFR_LATENCY_BUCKETS]; /**< how many fell into each */
+};
+
+/**
+ * Latencies of a queue pair that was created with NVMFR_QPAIR_STATS.
+ *
+ * @param qp       the queue pair
+ * @param op       NVMFR_OP_READ, NVMFR_OP_WRITE; any other: those of all other commands
+ * @param latency  with size set; filled as far as it goes
+ *
+ * Threads: the owner.
+ * Returns: 0; -ENOENT it was created without NVMFR_QPAIR_STATS; -EINVAL; -EOWNERDEAD in a forked child.
+ */
+NVMFR_API int nvmfr_qpair_latency(struct nvmfr_qpair *qp, uint32_t op, struct nvmfr_latency *latency);
+
+/**
+ * A percentile of latencies.
+ *
+ * @param latency  from nvmfr_qpair_latency(), or a sum of several
+ * @param percent  0 to 100
+ *
+ * Threads: any.
+ * Returns: nanoseconds that so many percent were not above, rounded up within a bucket; 0 without any.
+ */
+NVMFR_API uint64_t nvmfr_latency_percentile(const struct nvmfr_latency *latency, double percent);
+
+/** What a controller's association went through since nvmfr_connect(). */
+struct nvmfr_ctrl_stats {
+	size_t size;             /**< sizeof this struct, set by the caller */
+	uint64_t admin_commands; /**< sent for connecting, namespaces, log pages, the end */
+	uint64_t keep_alives;    /**< Keep Alive commands sent */
+	uint64_t aer_events;     /**< asynchronous events that arrived */
+	uint64_t aborts;         /**< Abort commands sent */
+	uint64_t losses;         /**< times that it was lost after it had been live */
+	uint64_t attempts;       /**< connects anew that were begun */
+	uint64_t recoveries;     /**< of them: succeeded */
+};
+
+/**
+ * Counts of a controller.
+ *
+ * @param ctrl   the controller, in any state
+ * @param stats  with size set; filled as far as it goes
+ *
+ * Threads: any.
+ * Returns: 0; -EINVAL; -EOWNERDEAD in a forked child.
+ */
+NVMFR_API int nvmfr_ctrl_stats(const struct nvmfr_ctrl *ctrl, struct nvmfr_ctrl_stats *stats);
+
+/** One loss of an association, and what came of it. */
+struct nvmfr_loss {
+	size_t size;          /**< sizeof this struct, set by the caller */
+	uint64_t ago_ms;      /**< it was lost so long ago */
+	uint64_t duration_ms; /**< until it was live again, or lost for good; while it recovers: until now */
+	uint32_t attempts;    /**< connects anew that were begun */
+	uint32_t state;       /**< how it ended: enum nvmfr_state LIVE or LOST; RECOVERING: it goes on */
+	int32_t err;          /**< why it was lost, as -errno */
+	uint32_t reserved;    /**< zero */
+	char cause[256];      /**< the same in words */
+};
+
+/**
+ * A loss of a controller's association; the last 16 are kept.
+ *
+ * @param ctrl   the controller, in any state
+ * @param index  0: the last one, 1: the one before
+ * @param loss   with size set; filled as far as it goes
+ *
+ * Threads: any.
+ * Returns: 0; -ENOENT there was none, or it is too long ago; -EINVAL; -EOWNERDEAD in a forked child.
+ */
+NVMFR_API int nvmfr_ctrl_loss(const struct nvmfr_ctrl *ctrl, uint32_t index, struct nvmfr_loss *loss);
+
 /* ---- group ------------------------------------------------------------------------------------ */
 
 /** Options of a group. */
@@ -863,7 +1070,9 @@ enum nvmfr_op {
 	NVMFR_OP_FLUSH = 0,       /**< make writes that completed durable */
 	NVMFR_OP_WRITE = 1,       /**< buffer to namespace */
 	NVMFR_OP_READ = 2,        /**< namespace to buffer */
-	NVMFR_OP_WRITE_ZEROES = 8 /**< zero a range, without data; where ONCS has it */
+	NVMFR_OP_COMPARE = 5,     /**< buffer with namespace: completes with status Compare Failure where they differ; where ONCS has it */
+	NVMFR_OP_WRITE_ZEROES = 8, /**< zero a range, without data; where ONCS has it */
+	NVMFR_OP_VERIFY = 12      /**< check that a range can be read, without data; where ONCS has it */
 };
 
 /** Flags of an I/O. */
@@ -1045,6 +1254,29 @@ NVMFR_API NVMFR_MUST_CHECK int nvmfr_wait(struct nvmfr_qpair *qp, struct nvmfr_c
 					  unsigned int max, int timeout_ms);
 
 /**
+ * Submits I/Os and collects completions in one call, for lists longer than the queue pair is deep, and for
+ * callers to whom a call is dear: it submits what there is room for, and more as completions make room, until
+ * min completions are there. It then fills the room once more, so that the queue pair is busy until the next call.
+ *
+ * @param qp          the queue pair
+ * @param ios         n of them; read only, free again on return
+ * @param n           0: only collects
+ * @param taken       receives how many of ios were submitted, in order, also on failure. Fewer than n: submit the
+ *                    rest with the next call, which tells if the first of them is bad
+ * @param out         room for max
+ * @param min         1 to max; completions of earlier I/Os count
+ * @param max         1 or more
+ * @param timeout_ms  0: looks once; -1: no bound of its own
+ *
+ * Threads: the owner.
+ * Returns: as nvmfr_wait(); if nothing was taken and nothing collected also as nvmfr_submit().
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_submit_and_wait(struct nvmfr_qpair *qp, const struct nvmfr_io *ios,
+						     unsigned int n, unsigned int *taken,
+						     struct nvmfr_completion *out, unsigned int min,
+						     unsigned int max, int timeout_ms);
+
+/**
  * Collects completions of all queue pairs of a group, without waiting: nvmfr_completion.qpair_data tells
  * whose. None that has completions is passed over for another. nvmfr_poll() on one of them is possible, too.
  *
@@ -1095,6 +1327,236 @@ NVMFR_API NVMFR_MUST_CHECK int nvmfr_group_wait(struct nvmfr_group *group, struc
  */
 NVMFR_API int nvmfr_pread(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t offset_bytes, struct nvmfr_buffer *buf,
 			  uint64_t buf_offset_bytes, uint64_t len_bytes, int timeout_ms);
+
+/* ---- paths ------------------------------------------------------------------------------------ */
+
+/** Which of the usable paths an I/O takes. */
+enum nvmfr_mpath_policy {
+	NVMFR_MPATH_ROUND_ROBIN = 0, /**< each in turn */
+	NVMFR_MPATH_LEAST_BYTES,     /**< the one with the fewest bytes in flight of this nvmfr_mqpair */
+	NVMFR_MPATH_NUMA             /**< those whose device is on the calling thread's NUMA node, in turn; else all */
+};
+
+/** Which I/Os are issued again when their path failed them. */
+enum nvmfr_mpath_retry {
+	NVMFR_MPATH_RETRY_READS = 0, /**< reads and flushes */
+	NVMFR_MPATH_RETRY_ALL,       /**< writes, too; one that may have been sent only when no controller can do it late */
+	NVMFR_MPATH_RETRY_NONE       /**< none: failures are the application's, as on a queue pair */
+};
+
+/** Options of a multipath handle. */
+struct nvmfr_mpath_opts {
+	size_t size;                 /**< sizeof this struct; set by init */
+	uint32_t policy;             /**< enum nvmfr_mpath_policy */
+	uint32_t retry;              /**< enum nvmfr_mpath_retry */
+	uint32_t no_path_timeout_ms; /**< an I/O waits so long for a path that can be used; 0: not at all */
+	uint32_t flags;              /**< zero */
+};
+
+/** Options of a thread's queue pairs. */
+struct nvmfr_mqpair_opts {
+	size_t size;              /**< sizeof this struct; set by init */
+	uint16_t depth;           /**< I/Os accepted and not completed, over all paths, 1 to 4095 */
+	uint16_t max_descriptors; /**< as nvmfr_qpair_opts */
+	uint32_t io_timeout_ms;   /**< as nvmfr_qpair_opts: a path that is silent for so long is lost */
+	uint64_t qpair_data;      /**< comes back in each completion */
+};
+
+/** What is known of a thread's queue pairs. */
+struct nvmfr_mqpair_info {
+	size_t size;        /**< sizeof this struct, set by the caller */
+	uint32_t in_flight; /**< I/Os accepted and not completed */
+	uint32_t waiting;   /**< of those: waiting for a path */
+	uint64_t reissued;  /**< I/Os that were issued again */
+	uint32_t paths;     /**< for nvmfr_mqpair_path() */
+	uint32_t reserved;  /**< zero */
+};
+
+/** A path of a thread. */
+struct nvmfr_mqpair_path {
+	size_t size;              /**< sizeof this struct, set by the caller */
+	struct nvmfr_ctrl *ctrl;  /**< by way of this controller */
+	uint64_t ios;             /**< I/Os sent this way */
+	uint64_t bytes_in_flight; /**< of reads and writes */
+	uint32_t in_flight;       /**< I/Os */
+	uint32_t state;           /**< enum nvmfr_state of its queue pair */
+};
+
+/**
+ * Fills opts with defaults: round robin, reads are retried, 30 s without a path.
+ *
+ * @param opts  to fill
+ * @param size  sizeof *opts
+ *
+ * Threads: any.
+ */
+NVMFR_API void nvmfr_mpath_opts_init(struct nvmfr_mpath_opts *opts, size_t size);
+
+/**
+ * Makes a multipath handle without paths. doc/paths.md has what it does.
+ *
+ * @param host  the host, which outlives it
+ * @param opts  NULL: defaults
+ * @param out   receives the handle, NULL on failure
+ *
+ * Threads: any.
+ * Returns: 0; -EINVAL or -E2BIG bad options; -ENOMEM.
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_mpath_create(struct nvmfr_host *host, const struct nvmfr_mpath_opts *opts,
+						  struct nvmfr_mpath **out);
+
+/**
+ * Adds a controller: connecting, live, or being made anew. All are of one subsystem; a namespace is used by way of it
+ * where it is the same one (NGUID, UUID, EUI-64) as under this NSID on the controllers before.
+ *
+ * @param mpath  the handle
+ * @param ctrl   of the same host; nvmfr_disconnect() answers -EBUSY as long as it is in
+ *
+ * Threads: any.
+ * Returns: 0; -EINVAL another host's, another subsystem, a discovery controller, or its namespaces are others;
+ * -EEXIST it is in already; -ENOSPC 16 are; -ENOTCONN it is lost; -ENOMEM.
+ */
+NVMFR_API int nvmfr_mpath_add(struct nvmfr_mpath *mpath, struct nvmfr_ctrl *ctrl);
+
+/**
+ * Takes a controller out: nothing new goes this way. Its queue pairs end when what is in flight on them has, at a
+ * submit or poll of their owners; until then nvmfr_disconnect() answers -EBUSY.
+ *
+ * @param mpath  the handle
+ * @param ctrl   a controller of it
+ *
+ * Threads: any.
+ * Returns: 0; -ENOENT it is not in; -EINVAL.
+ */
+NVMFR_API int nvmfr_mpath_remove(struct nvmfr_mpath *mpath, struct nvmfr_ctrl *ctrl);
+
+/**
+ * Ends a multipath handle; its controllers stay.
+ *
+ * @param mpath  the handle, or NULL
+ *
+ * Threads: any; before its host ends.
+ * Returns: 0; -EBUSY threads have queue pairs of it, and nothing happened.
+ */
+NVMFR_API int nvmfr_mpath_destroy(struct nvmfr_mpath *mpath);
+
+/**
+ * Fills opts with defaults: depth 128, 4 descriptors, 30 s timeout.
+ *
+ * @param opts  to fill
+ * @param size  sizeof *opts
+ *
+ * Threads: any.
+ */
+NVMFR_API void nvmfr_mqpair_opts_init(struct nvmfr_mqpair_opts *opts, size_t size);
+
+/**
+ * Makes a thread's queue pairs, one a path, and returns without waiting: I/Os wait for the first of them. Paths
+ * that come later are taken up by submit and poll.
+ *
+ * @param mpath  the handle
+ * @param opts   NULL: defaults
+ * @param out    receives them, NULL on failure
+ *
+ * Threads: any; from then on it belongs to one thread at a time.
+ * Returns: 0; -EINVAL or -E2BIG bad options; -EMFILE or -ENFILE no descriptor; -ENOMEM; -EOWNERDEAD.
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_mqpair_create(struct nvmfr_mpath *mpath, const struct nvmfr_mqpair_opts *opts,
+						   struct nvmfr_mqpair **out);
+
+/**
+ * Submits n I/Os, each by way of a path that can be used. Without one they are accepted, too, and wait.
+ *
+ * @param mq   the queue pairs
+ * @param ios  n of them; free again on return. nsid: as on the controllers, where it is the same on all
+ * @param n    1 or more
+ *
+ * Threads: the owner.
+ * Returns: how many were taken; an error only if none was: -EAGAIN no room, else as nvmfr_submit().
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_mqpair_submit(struct nvmfr_mqpair *mq, const struct nvmfr_io *ios, unsigned int n);
+
+/**
+ * Collects completions, without waiting, and issues what waits. Each I/O has one completion: its last path's, or,
+ * when there was none for no_path_timeout_ms, -EHOSTUNREACH (it was not done) or -ECONNABORTED (outcome unknown).
+ *
+ * @param mq   the queue pairs
+ * @param out  room for max
+ * @param max  1 or more
+ *
+ * Threads: the owner.
+ * Returns: how many; -EINVAL; -EOWNERDEAD in a forked child.
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_mqpair_poll(struct nvmfr_mqpair *mq, struct nvmfr_completion *out,
+						 unsigned int max);
+
+/**
+ * Collects completions as nvmfr_wait() does.
+ *
+ * @param mq          the queue pairs
+ * @param out         room for max
+ * @param min         1 to max
+ * @param max         1 or more
+ * @param timeout_ms  -1: no bound of its own
+ *
+ * Threads: the owner.
+ * Returns: as nvmfr_wait().
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_mqpair_wait(struct nvmfr_mqpair *mq, struct nvmfr_completion *out,
+						 unsigned int min, unsigned int max, int timeout_ms);
+
+/**
+ * A descriptor to sleep on after nvmfr_mqpair_arm() answered 0: readable at the next completion of any path, when
+ * the service has something to say, and when an I/O has waited long enough.
+ *
+ * @param mq  the queue pairs
+ *
+ * Threads: the owner.
+ * Returns: the descriptor, owned by mq; -EINVAL; -EOWNERDEAD in a forked child.
+ */
+NVMFR_API int nvmfr_mqpair_fd(const struct nvmfr_mqpair *mq);
+
+/**
+ * Asks for a wake-up. Poll until 0, arm, and only if it answers 0 sleep on the descriptor.
+ *
+ * @param mq  the queue pairs
+ *
+ * Threads: the owner.
+ * Returns: as nvmfr_group_arm().
+ */
+NVMFR_API int nvmfr_mqpair_arm(struct nvmfr_mqpair *mq);
+
+/**
+ * What is known of a thread's queue pairs.
+ *
+ * @param mq    the queue pairs
+ * @param info  with size set; filled as far as it goes
+ *
+ * Threads: the owner.
+ * Returns: 0; -EINVAL; -EOWNERDEAD in a forked child.
+ */
+NVMFR_API int nvmfr_mqpair_info(struct nvmfr_mqpair *mq, struct nvmfr_mqpair_info *info);
+
+/**
+ * What is known of a path.
+ *
+ * @param mq     the queue pairs
+ * @param index  0 to nvmfr_mqpair_info.paths - 1
+ * @param path   with size set; filled as far as it goes
+ *
+ * Threads: the owner.
+ * Returns: 0; -ENOENT there are fewer; -EINVAL; -EOWNERDEAD in a forked child.
+ */
+NVMFR_API int nvmfr_mqpair_path(struct nvmfr_mqpair *mq, uint32_t index, struct nvmfr_mqpair_path *path);
+
+/**
+ * Ends a thread's queue pairs. I/Os in flight get no completion; when it returns no peer can touch their memory.
+ *
+ * @param mq  the queue pairs, or NULL
+ *
+ * Threads: the owner.
+ */
+NVMFR_API void nvmfr_mqpair_destroy(struct nvmfr_mqpair *mq);
 
 #ifdef __cplusplus
 }

@@ -8,8 +8,10 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "ctrl/ana.h"
 #include "ctrl/notice.h"
 #include "ctrl/nsscan.h"
+#include "ctrl/passthrough.h"
 #include "ctrl/soft_lookup.h"
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -76,6 +78,8 @@ int nvmfr__ctrl_create(struct nvmfr_host *host, const struct nvmfr_ctrl_opts *op
 	}
 	nvmfr__sequence_start(ctrl, nvmfr__connect_steps, nvmfr__connect_step_count,
 			      ctrl_now(ctrl) + MS_NS(opts->connect_timeout_ms));
+	nvmfr__log(&host->log, NVMFR_LOG_INFO, "%s: connecting to %s", ctrl->target.subnqn,
+		   ctrl->target.soft ? "an embedded target" : ctrl->target.traddr);
 	ctrl->next = host->ctrls;
 	host->ctrls = ctrl;
 	*out = ctrl;
@@ -96,6 +100,7 @@ void nvmfr__ctrl_forget(struct nvmfr_ctrl *ctrl)
 	nvmfr__qpair_free(ctrl->admin);
 	nvmfr__ns_scan_end(ctrl);
 	nvmfr__ns_table_put(ctrl->ns);
+	nvmfr__passthrough_free(ctrl);
 	free(ctrl->page);
 	free(ctrl);
 }
@@ -163,6 +168,7 @@ void nvmfr__ctrl_lose(struct nvmfr_ctrl *ctrl, int err, const char *fmt, ...)
 	ctrl->state = again ? NVMFR_STATE_RECOVERING : NVMFR_STATE_LOST;
 	ctrl->steps = NULL;
 	ctrl->shut_down = !again;
+	nvmfr__history_lost(ctrl, before, err);
 	if (ctrl->state != before)
 		nvmfr__event_state(ctrl);
 	tell_loss(ctrl, was_live);
@@ -240,6 +246,7 @@ static uint64_t recover_pass(struct nvmfr_ctrl *ctrl)
 	if (now < ctrl->recover_ns)
 		return ctrl->recover_ns;
 	ctrl->recoveries++;
+	ctrl->history.attempts++;
 	ctrl->attempt = (struct attempt){ 0 };
 	nvmfr__sequence_start(ctrl, nvmfr__connect_steps, nvmfr__connect_step_count,
 			      nvmfr__min_u64(now + MS_NS(ctrl->opts.connect_timeout_ms),
@@ -254,6 +261,7 @@ uint64_t nvmfr__ctrl_pass(struct nvmfr_ctrl *ctrl)
 	uint64_t due = nvmfr__admin_pass(ctrl);
 
 	due = nvmfr__min_u64(due, recover_pass(ctrl));
+	due = nvmfr__min_u64(due, nvmfr__ana_pass(ctrl));
 	nvmfr__notice_start(ctrl);
 	due = nvmfr__min_u64(due, nvmfr__sequence_pass(ctrl));
 	due = nvmfr__min_u64(due, nvmfr__notice_due(ctrl));

@@ -12,10 +12,12 @@
 
 #include <nvmfr/nvmfr.h>
 
+#include "ctrl/history.h"
 #include "ctrl/host.h"
 #include "ctrl/resolve.h"
 #include "ctrl/target.h"
 #include "queue/qpair.h"
+#include "wire/ana.h"
 #include "wire/discovery.h"
 #include "wire/fabrics.h"
 #include "wire/identify.h"
@@ -70,6 +72,7 @@ struct entry {
 	struct fab_ep *ep; /* while connecting; then qp->link.ep */
 	struct nvmfr_qpair *boot; /* while Fabrics Connect is out */
 	bool boot_failed; /* it broke; the reason may still come as an event */
+	uint32_t connects; /* that it became live */
 	uint64_t recover_ns; /* ENTRY_LOST: not to be connected anew before */
 	uint64_t fast_fail_ns; /* lost: when that is told; 0: not, or it was */
 	enum entry_phase phase;
@@ -109,6 +112,7 @@ struct nvmfr_ctrl {
 	uint64_t give_up_ns; /* when it is lost for good */
 	uint64_t recover_ns; /* when the next attempt starts */
 	unsigned int recoveries; /* attempts since the loss */
+	struct ctrl_history history;
 
 	/* connecting */
 	struct resolve *resolve;
@@ -132,6 +136,7 @@ struct nvmfr_ctrl {
 	unsigned int aers;
 	uint64_t aer_ns; /* when those that were answered go out again; 0: none was */
 	bool no_health; /* it refused to be asked for health events */
+	struct admin_request *requests; /* passthrough.h: the application's, in any state */
 
 	/* what it told, and the work that follows; see notice.h */
 	unsigned int notices; /* to be done */
@@ -163,6 +168,13 @@ struct nvmfr_ctrl {
 	uint32_t changed_count;
 	bool scan_all; /* what changed was told once and could not be read */
 
+	/* ANA; see ana.h */
+	struct ana_reader ana; /* while the log is read */
+	uint64_t ana_count; /* its change count; 0: it could not be read */
+	uint64_t ana_due_ns; /* a namespace is in transition: until then at most; 0: none is */
+	bool ana_overdue; /* one was for longer than that */
+
+	unsigned int mpaths; /* handles that it is a path of */
 	struct entry *entries;
 	unsigned int connecting; /* entries in ENTRY_FABRIC and ENTRY_CONNECT */
 	unsigned int waiting; /* in ENTRY_WAITING */

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/probe.h"
 #include "ctrl/ctrl.h"
 #include "queue/group.h"
 #include "queue/retry.h"
@@ -76,8 +77,8 @@ static int check_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts *
 	if (opts->max_descriptors == 0 || opts->max_descriptors > FAB_MAX_DESCRIPTORS)
 		return nvmfr__fail(-EINVAL, "max_descriptors %u is not from 1 to %d",
 				   opts->max_descriptors, FAB_MAX_DESCRIPTORS);
-	if (opts->flags)
-		return nvmfr__fail(-EINVAL, "flags of nvmfr_qpair_opts must be zero");
+	if (opts->flags & ~(uint32_t)NVMFR_QPAIR_STATS)
+		return nvmfr__fail(-EINVAL, "flags of nvmfr_qpair_opts has unknown bits");
 	if (opts->retry > NVMFR_RETRY_ALL)
 		return nvmfr__fail(-EINVAL, "retry %u is not one of enum nvmfr_retry", opts->retry);
 	if (opts->retry && !ctrl->opts.ctrl_loss_timeout_ms)
@@ -142,6 +143,16 @@ static void init_qpair(struct nvmfr_qpair *qp, struct nvmfr_ctrl *ctrl,
 	atomic_init(&qp->link.wake_tick, 0);
 }
 
+/* false: it was asked for, and there is no memory. A tracer's probes are in it. */
+static bool add_meter(struct nvmfr_qpair *qp, const struct nvmfr_ctrl *ctrl,
+		      const struct nvmfr_qpair_opts *opts)
+{
+	if (!PROBES && !(opts->flags & NVMFR_QPAIR_STATS))
+		return true;
+	qp->meter = nvmfr__meter_new(qp, &ctrl->host->clock, opts->depth);
+	return qp->meter;
+}
+
 int nvmfr__ioqueue_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts *opts,
 			  struct nvmfr_qpair **out)
 {
@@ -164,7 +175,7 @@ int nvmfr__ioqueue_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts
 		return err;
 	entry = calloc(1, sizeof(*entry));
 	qp = nvmfr__qpair_new(qid);
-	if (!entry || !qp)
+	if (!entry || !qp || !add_meter(qp, ctrl, opts))
 		goto no_memory;
 	depth = nvme_clamp_depth(opts->depth, nvme_cap_mqes(ctrl->cap), ctrl->id.maxcmd);
 	if (ctrl->ep->dev->max_depth)
@@ -419,6 +430,7 @@ static void hand_over(struct entry *entry)
 	link->boot = entry->boot;
 	link->state = LINK_LIVE;
 	link->recovering = false;
+	entry->connects++;
 	link->fast_failed = false;
 	entry->fast_fail_ns = 0;
 	entry->ep = NULL;

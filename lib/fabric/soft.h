@@ -40,7 +40,11 @@ enum {
 	SOFT_MAX_DEPTH = 32768,
 	SOFT_PASS_COMMANDS = 32,  /* a pass is bounded, so that nobody waits long for its end */
 	SOFT_AERS = 4,
+	SOFT_ANA_GROUPS = 8,
 	SOFT_NOTICES = 8,         /* that wait for a request, a controller */
+	SOFT_COPY_RANGES = 128,   /* MSRC, MSSRL, MCL */
+	SOFT_COPY_RANGE_BLOCKS = 32768,
+	SOFT_COPY_BLOCKS = 65536,
 	SOFT_PATCHES = 64,
 	SOFT_PATCH_BYTES = 16,
 	SOFT_VIOLATION_TEXT = 192,
@@ -130,8 +134,9 @@ struct soft_ep {
 	uint64_t latency_ns;
 	bool threaded;
 	bool in_capsule;
+	uint8_t port;             /* from 0 on */
 	uint16_t qid;
-	struct fab_carry *sends;  /* what position carries; bytes 0: nothing */
+	struct fab_send *sends;
 	uint64_t *due_ns;         /* by position, written by post_send; only with a latency */
 
 	/* written by the owner */
@@ -210,6 +215,7 @@ struct soft_ns {
 	size_t room_bytes;        /* of memory, for a resize: mapped behind it, and not accessible */
 	bool is_file;
 	bool read_only;
+	uint32_t ana_group;       /* from 1 on */
 };
 
 /* Replaced as a whole, never changed. Ascending by NSID. */
@@ -232,6 +238,8 @@ struct soft_ctrl {
 	_Atomic uint64_t ready_at_ns; /* SOFT_NEVER: not enabled; 0: ready */
 	uint32_t kato_ms;
 	uint32_t event_config;
+	bool write_cache_off;
+	uint64_t timestamp_ms, timestamp_set_ns; /* 0: never set */
 	uint16_t aers[SOFT_AERS];
 	uint32_t n_aers;
 	uint32_t notices[SOFT_NOTICES]; /* not announced yet: dword 0 of what they will complete with */
@@ -268,6 +276,8 @@ struct nvmfr_soft_target {
 	_Atomic uint32_t waiting; /* for lock: the thread lets them in */
 	bool dead;
 	uint16_t last_cntlid;
+	bool shut[NVMFR_SOFT_PORTS];
+	_Atomic uint8_t ana[NVMFR_SOFT_PORTS][SOFT_ANA_GROUPS]; /* enum nvmfr_ana_state */
 	struct soft_ep *eps;
 	struct soft_ctrl *ctrls;
 	struct soft_ns_table *_Atomic namespaces;
@@ -313,6 +323,8 @@ int nvmfr__soft_ns_remove(struct nvmfr_soft_target *target, uint32_t nsid);
 int nvmfr__soft_ns_resize(struct nvmfr_soft_target *target, uint32_t nsid, uint64_t size_bytes);
 int nvmfr__soft_discovery_set(struct nvmfr_soft_target *target, const void *entries, uint32_t count);
 void nvmfr__soft_notify(struct nvmfr_soft_target *target, uint32_t notice);
+void nvmfr__soft_port_set(struct nvmfr_soft_target *target, uint32_t port, bool up);
+void nvmfr__soft_ana_set(struct nvmfr_soft_target *target, uint32_t port, uint32_t group, uint8_t state);
 
 int nvmfr__soft_fault_add(struct nvmfr_soft_target *target, const struct nvmfr_soft_fault *fault);
 void nvmfr__soft_fault_clear(struct nvmfr_soft_target *target);
@@ -345,6 +357,7 @@ void nvmfr__soft_ep_wake(struct soft_ep *ep);
 
 /* soft_ring.c: the owner's data operations */
 int nvmfr__soft_post_send(struct fab_ep *base, uint32_t first, uint32_t n);
+int nvmfr__soft_post_carrying(struct fab_ep *base, uint32_t first, uint32_t n, uint32_t told);
 int nvmfr__soft_post_recv(struct fab_ep *base, uint32_t n);
 uint64_t nvmfr__soft_poll(struct fab_ep *base);
 int nvmfr__soft_arm(struct fab_ep *base);
@@ -422,11 +435,19 @@ bool nvmfr__soft_ctrl_ready(struct nvmfr_soft_target *target, const struct soft_
 void nvmfr__soft_admin(struct soft_cmd *cmd);
 void nvmfr__soft_ns_changed(struct nvmfr_soft_target *target, uint32_t nsid);
 void nvmfr__soft_tell(struct nvmfr_soft_target *target, uint32_t notice);
+void nvmfr__soft_tell_one(struct soft_ctrl *ctrl, uint32_t notice);
 
 /* soft_log.c: target.lock held */
 /* Room bytes of the discovery log from offset on, zeroes behind its end. Returns the bytes of the whole log. */
 uint64_t nvmfr__soft_discovery_log(const struct nvmfr_soft_target *target, uint64_t offset, unsigned char *out,
 				   size_t room);
+
+/* soft_ana.c */
+/* Room bytes of the ANA log of a port from offset on, as nvmfr__soft_discovery_log(). */
+uint64_t nvmfr__soft_ana_log(const struct nvmfr_soft_target *target, uint8_t port, uint64_t offset, unsigned char *out,
+			     size_t room);
+/* 0, or the status of a state in which nothing is read or written. */
+uint16_t nvmfr__soft_ana_status(const struct soft_ep *ep, const struct soft_ns *ns);
 
 /* soft_identify.c: target.lock held; page is NVME_IDENTIFY_BYTES, zeroed */
 uint16_t nvmfr__soft_identify(struct nvmfr_soft_target *target, const struct soft_ctrl *ctrl,

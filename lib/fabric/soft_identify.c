@@ -42,6 +42,16 @@ static void put_limits(const struct nvmfr_soft_opts *opts, struct nvme_id_ctrl *
 	id->msdbd = opts->msdbd;
 }
 
+/* All five states are reported; a namespace stays in its group. */
+static void put_ana(const struct nvmfr_soft_opts *opts, struct nvme_id_ctrl *id)
+{
+	id->cmic |= NVME_CMIC_ANA;
+	id->anatt = opts->anatt;
+	id->anacap = 0x5f;
+	id->anagrpmax = to_le32(opts->ana_groups);
+	id->nanagrpid = to_le32(opts->ana_groups);
+}
+
 static void identify_ctrl(const struct nvmfr_soft_target *target, const struct soft_ctrl *ctrl,
 			  unsigned char *page)
 {
@@ -54,7 +64,7 @@ static void identify_ctrl(const struct nvmfr_soft_target *target, const struct s
 		.cntrltype = ctrl->discovery ? NVME_CNTRLTYPE_DISCOVERY : NVME_CNTRLTYPE_IO,
 		.acl = 3,
 		.aerl = SOFT_AERS - 1,
-		.lpa = NVME_LPA_EXTENDED,
+		.lpa = NVME_LPA_EXTENDED | (ctrl->discovery ? 0 : NVME_LPA_EFFECTS),
 		.sqes = 0x66,
 		.cqes = 0x44,
 		.vwc = NVME_VWC_PRESENT | 3 << 1, /* Flush takes NSID FFFFFFFFh */
@@ -67,6 +77,8 @@ static void identify_ctrl(const struct nvmfr_soft_target *target, const struct s
 	put_text(id.mn, sizeof(id.mn), "nvmfr soft target");
 	put_text(id.fr, sizeof(id.fr), "1");
 	put_limits(&target->opts, &id);
+	if (target->opts.ana_groups)
+		put_ana(&target->opts, &id);
 	if (ctrl->discovery)
 		memcpy(id.subnqn, NVME_DISCOVERY_NQN, sizeof(NVME_DISCOVERY_NQN));
 	else
@@ -106,6 +118,11 @@ static uint16_t identify_ns(struct nvmfr_soft_target *target, uint32_t nsid, uns
 		return NVME_ST_SUCCESS;
 	id.nsze = id.ncap = id.nuse = to_le64(ns->blocks);
 	id.nmic = NVME_NMIC_SHARED;
+	id.dlfeat = NVME_DLFEAT_ZEROES;
+	id.mssrl = to_le16(SOFT_COPY_RANGE_BLOCKS);
+	id.mcl = to_le32(SOFT_COPY_BLOCKS);
+	id.msrc = SOFT_COPY_RANGES - 1;
+	id.anagrpid = to_le32(target->opts.ana_groups ? ns->ana_group : 0);
 	id.lbaf[0].lbads = (uint8_t)ns->shift;
 	id.nsattr = ns->read_only ? NVME_NSATTR_WRITE_PROTECTED : 0;
 	make_nguid(target, nsid, id.nguid);

@@ -54,6 +54,7 @@ void nvmfr__qpair_free(struct nvmfr_qpair *qp)
 	nvmfr__split_forget(qp);
 	nvmfr__retry_free(qp);
 	free_rings(qp);
+	free(qp->meter);
 	nvmfr__ns_table_put(qp->ns);
 	nvmfr__ns_table_put(qp->link.ns);
 	nvmfr__qpair_free(qp->link.boot);
@@ -184,9 +185,10 @@ static void move_in(struct nvmfr_qpair *qp, struct nvmfr_qpair *boot)
 	qp->more_stride = boot->more_stride;
 	qp->mask = boot->mask;
 	qp->depth = boot->depth;
+	qp->laps += qp->position - (uint64_t)boot->position; /* the service's do not count */
 	qp->position = boot->position;
 	qp->lap = boot->lap;
-	qp->laps = qp->laps - boot->position; /* the service's do not count */
+	qp->stained = false;
 	qp->done_seq = boot->done_seq;
 	qp->recv_pos = boot->recv_pos;
 	qp->chores = boot->chores;
@@ -206,6 +208,8 @@ static void move_in(struct nvmfr_qpair *qp, struct nvmfr_qpair *boot)
 	qp->broken = false;
 	qp->expired = 0;
 	qp->aborts = 0;
+	if (qp->meter)
+		nvmfr__meter_attach(qp->meter, qp);
 }
 
 static int watch_endpoint(struct nvmfr_qpair *qp)
@@ -300,9 +304,9 @@ void nvmfr__qpair_adopt(struct nvmfr_qpair *qp)
 	adopt_reason(qp);
 	if (qp->state != link->state)
 		err = adopt_state(qp);
-	qp->max_pieces = (uint8_t)nvmfr__min_u32(qp->limits.max_descriptors,
-						 qp->ep ? list_room(qp->ep) : 0);
-	qp->list_pieces = qp->retry ? 0 : qp->max_pieces;
+	qp->max_pieces = (uint8_t)nvmfr__max_u32(
+		1, nvmfr__min_u32(qp->limits.max_descriptors, qp->ep ? list_room(qp->ep) : 1));
+	qp->list_pieces = qp->retry ? 1 : qp->max_pieces;
 	pthread_mutex_unlock(link->lock);
 	/* Who sleeps on the descriptor would not hear of this endpoint. */
 	if (!err && moved && qp->epoll_fd >= 0)
@@ -313,6 +317,9 @@ void nvmfr__qpair_adopt(struct nvmfr_qpair *qp)
 	if (qp->retry)
 		nvmfr__retry_adopt(qp);
 	qpair_credit(qp);
+	/* A submit may be the first to hear of it: the group's poll has to tell the rest, and let go of it. */
+	if (qp->group && qp->state == LINK_LOST)
+		nvmfr__group_ask_again(qp);
 }
 
 void nvmfr__qpair_fault(struct nvmfr_qpair *qp, int err, const char *fmt, ...)
@@ -370,7 +377,7 @@ static bool slot_names(const struct nvmfr_qpair *qp, const struct qslot *slot,
 	const struct nvmfr_buffer *_Atomic *bufs = slot_bufs(qp, slot);
 	uint32_t ref = slot_ref(slot);
 	bool pieces = state_kind(slot_state_foreign(slot)) == SLOT_PLAIN && (ref & REF_PIECES);
-	uint32_t n = pieces ? ref & ~REF_PIECES : 0;
+	uint32_t n = pieces ? ref >> REF_SHIFT : 0;
 
 	for (uint32_t i = 0; i < n; i++)
 		if (atomic_load_explicit(&bufs[i], memory_order_relaxed) == buf)
@@ -435,6 +442,7 @@ void nvmfr__qpair_look_around(struct nvmfr_qpair *qp)
 	int near = qp->ep->dev->numa_node;
 	unsigned int cpu, node;
 
+	atomic_store_explicit(&qp->link.commands, qpair_commands(qp), memory_order_relaxed);
 	if (near < 0 || qp->far_looks == FAR_LOOKS || !qp->link.lock || getcpu(&cpu, &node))
 		return;
 	qp->far_looks = node == (unsigned int)near ? 0 : qp->far_looks + 1;

@@ -22,6 +22,7 @@
 #ifndef NVMFR_QUEUE_QPAIR_H
 #define NVMFR_QUEUE_QPAIR_H
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -32,6 +33,7 @@
 #include "base/util.h"
 #include "fabric/buffer.h"
 #include "fabric/fabric.h"
+#include "queue/meter.h"
 #include "queue/ns.h"
 #include "wire/sqe.h"
 
@@ -52,9 +54,11 @@ _Static_assert(sizeof(struct qslot) == 32, "two slots to a cache line");
 #define SLOT_STATE(cid, kind) ((uint64_t)(kind) << 32 | (cid))
 
 /* What a slot's ref says. A child's is the index of its parent. */
-#define REF_CARRIES UINT32_C(0x80000000) /* and, of a SEND that carries the caller's data, its sequence number */
-#define REF_SEQ	    UINT32_C(0x3fffffff) /* so much of it */
-#define REF_PIECES  UINT32_C(0x40000000) /* and how many: their buffers are in slot_bufs() */
+#define REF_CARRIES 1u /* the SEND of sequence number ref >> REF_SHIFT carries the caller's data */
+#define REF_PIECES  2u /* of a vectored I/O: ref >> REF_SHIFT more buffers are in slot_bufs() */
+#define REF_SHIFT   6
+#define REF_SEQ	    (UINT32_MAX >> REF_SHIFT)
+_Static_assert(1u << REF_SHIFT == FAB_CAPSULE_BYTES, "a place in the ring needs no arithmetic");
 
 /* The response of a SLOT_HELD. */
 struct held_cqe {
@@ -96,8 +100,25 @@ struct queue_limits {
 	uint64_t zeroes_bytes; /* Write Zeroes: WZSL, or UINT64_MAX */
 	uint32_t icd_bytes; /* 0: no in-capsule data */
 	uint32_t max_descriptors; /* 1 or more */
-	bool write_zeroes; /* ONCS */
+	uint64_t verify_bytes; /* Verify: VSL, or UINT64_MAX */
+	uint64_t dsm_blocks, dsm_range_blocks; /* Dataset Management: DMSL, DMRSL, or what fits */
+	uint32_t dsm_ranges; /* DMRL, or what fits */
+	bool write_zeroes, compare, verify, dsm, copy; /* ONCS */
 };
+
+/* Bits 1:0 of an opcode. */
+static inline bool op_has_data(uint32_t op)
+{
+	return op & 3;
+}
+
+/* What the blocks of one command may come to. */
+static inline uint64_t op_limit(const struct queue_limits *limits, uint32_t op)
+{
+	if (likely(op_has_data(op)))
+		return limits->max_xfer_bytes;
+	return op == NVMFR_OP_VERIFY ? limits->verify_bytes : limits->zeroes_bytes;
+}
 
 enum link_state {
 	LINK_CONNECTING = 1, /* the endpoint is the service's */
@@ -144,6 +165,7 @@ struct qpair_link {
 	int fault; /* the owner saw the connection fail: -errno */
 	char fault_text[FAB_ERROR_TEXT];
 	_Atomic uint32_t wake_tick; /* a sleeper's nearest deadline; 0: none */
+	_Atomic uint64_t commands; /* completed, as of its last look around */
 	_Atomic int far_node; /* it polls from this NUMA node, which is not the device's; -1: not so */
 };
 
@@ -164,7 +186,10 @@ struct nvmfr_qpair {
 	} chores; /* all zero: nothing that a poll must see to beside the fabric */
 	uint32_t unposted; /* receives consumed, not reposted */
 	uint32_t children; /* SLOT_CHILD in flight */
-	bool carries; /* something to carry was written since the last post */
+	struct qpair_carries {
+		uint32_t newest; /* ref of the newest SEND that carries the caller's data; 0: none does */
+		uint32_t lists; /* whether one carries a list */
+	} carries; /* what was written since the last post */
 
 	/* read on every command, changed when the namespace or the connection does */
 	_Alignas(CACHE_LINE) const _Atomic uint32_t *word;
@@ -185,8 +210,8 @@ struct nvmfr_qpair {
 	uint32_t mask; /* slots - 1 */
 	uint32_t send_positions, recv_positions;
 	uint8_t ns_shift;
-	uint8_t list_pieces; /* of one command that needs no parent */
-	uint8_t max_pieces; /* of one command */
+	uint8_t list_pieces; /* of one command that needs no parent; 1: no list */
+	uint8_t max_pieces; /* of one command, at least 1 */
 	uint8_t more_stride;
 
 	_Alignas(CACHE_LINE) uint32_t icd_bytes;
@@ -211,15 +236,21 @@ struct nvmfr_qpair {
 	bool broken; /* the owner saw it fail, the service has been told */
 	bool recovers; /* it will be made anew after that */
 	bool recovering; /* as adopted */
+	bool stained; /* a capsule may have words set that reads and writes leave alone */
 	bool fast_failed; /* as adopted */
 	bool many_parents; /* every I/O may need one */
 	uint16_t qid;
+	uint32_t stained_seq; /* of the newest such */
 	uint32_t max_descriptors; /* asked for; limits has the granted ones */
 	uint64_t laps; /* commands sent before the present lap */
 	struct queue_limits limits;
 	struct ns_table *ns; /* a reference */
 	uint32_t ns_known; /* generation of the namespace table when it was made: who made it knows that one */
 	uint64_t bounced_bytes;
+	struct qpair_failures {
+		uint64_t refused, aborted, timed_out; /* commands */
+	} failures;
+	struct qpair_meter *meter; /* NULL: nobody asked for it */
 	struct qpair_retry *retry; /* NULL: what a lost connection leaves is told */
 	struct nvmfr_buffer *scratch; /* nvmfr_pread's, made when first needed */
 	int epoll_fd; /* -1: not made yet */
@@ -237,6 +268,7 @@ _Static_assert(offsetof(struct nvmfr_qpair, word) == CACHE_LINE, "what a command
 _Static_assert(offsetof(struct nvmfr_qpair, slots) == 2 * CACHE_LINE,
 	       "what a command reads of its namespace fits one line");
 _Static_assert(sizeof(struct qpair_chores) == sizeof(uint64_t), "one look");
+_Static_assert(sizeof(struct qpair_carries) == sizeof(uint64_t), "one look");
 
 #define WORD_NEVER UINT32_MAX /* a word skips it, and 0 */
 
@@ -382,6 +414,18 @@ static inline uint64_t qpair_commands(const struct nvmfr_qpair *qp)
 	return qp->laps + qp->position - (qp->depth - free_slots(qp));
 }
 
+/* A command ended so. */
+static inline void qpair_count_failure(struct nvmfr_qpair *qp, int32_t result)
+{
+	uint64_t *count = &qp->failures.refused;
+
+	if (result == -ECONNABORTED)
+		count = &qp->failures.aborted;
+	else if (result == -ETIMEDOUT)
+		count = &qp->failures.timed_out;
+	meter_add(count, 1);
+}
+
 /* Whether the place of the list of the SEND with this number may hold another one's. */
 static inline bool tail_taken(const struct nvmfr_qpair *qp, uint32_t seq)
 {
@@ -391,10 +435,12 @@ static inline bool tail_taken(const struct nvmfr_qpair *qp, uint32_t seq)
 /* The send ring is about to begin anew: what is in flight is not to be forgotten. */
 void nvmfr__retry_lap(struct nvmfr_qpair *qp);
 
-/* How many commands the ring takes in one run; wraps it at its end. */
+/* How many commands the ring takes in one run; wraps it at its end, unless it is stained. */
 static inline uint32_t ring_room(struct nvmfr_qpair *qp)
 {
 	if (unlikely(qp->position == qp->send_positions)) {
+		if (unlikely(qp->stained))
+			return 0;
 		if (qp->retry)
 			nvmfr__retry_lap(qp);
 		qp->lap += qp->position;
@@ -472,6 +518,11 @@ int nvmfr__qpair_read(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint6
 int nvmfr__qpair_write(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks,
 		       struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data);
 int nvmfr__qpair_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, unsigned int n);
+
+/* Of a stained ring: zeroes what put_rw() takes for zero. true: it may wrap now; false: a SEND still reads it. */
+bool nvmfr__qpair_scrub(struct nvmfr_qpair *qp);
+/* For who submits and has nothing to poll for: looks first whether that SEND is done. */
+bool nvmfr__qpair_look_and_scrub(struct nvmfr_qpair *qp);
 
 /* Adopts news, refreshes credit. 0: a command fits; else why not. */
 int nvmfr__qpair_make_room(struct nvmfr_qpair *qp);

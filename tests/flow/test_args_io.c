@@ -52,7 +52,7 @@ Test(args, queue_flags)
 {
 	struct nvmfr_qpair_opts opts = flow_qpair_opts(8);
 
-	opts.flags = 1;
+	opts.flags = 0x100;
 	queue_refused(&opts, "flags");
 }
 

@@ -43,8 +43,8 @@ check() {
 # bounded PROGRAM...: a hang becomes a failure that says so.
 bounded() {
 	local status=0
-	timeout -k 5 60 "$@" || status=$?
-	[ $status != 124 ] && [ $status != 137 ] || echo "hung: ended after 60 s: $*"
+	timeout -k 5 "${bound:-60}" "$@" || status=$?
+	[ $status != 124 ] && [ $status != 137 ] || echo "hung: ended after ${bound:-60} s: $*"
 	return $status
 }
 
@@ -99,6 +99,10 @@ set_up() {
 	namespace closed 1 /dev/nullb0
 	only_hosts closed nqn.2024-01.io.nvmfr:friend
 	export_on 1 closed
+	subsystem paths
+	namespace paths 1 /dev/nullb1
+	export_on 1 paths
+	export_on 2 paths
 }
 
 # ---- the kernel's initiator, which shows that the guest itself works
@@ -174,6 +178,21 @@ quick_start() {
 	grep -q 'enters the kernel at each post' $work/quickstart
 }
 
+# The system's own Python, which has numpy where it is installed: an import takes long in emulation.
+python() {
+	bound=240 PYTHONPATH=$here/../../bindings/python NVMFR_LIBRARY=$build/lib/libnvmfr.so bounded /usr/bin/python3 -B "$@"
+}
+
+python_smoke() {
+	random_file $work/written $file_bytes
+	kernel_write $work/written "$(kernel_disk "$1" 1)"
+	python "$here/python_smoke.py" "$(uri "$1")" $work/written
+	python -m nvmfr.info "$(uri "$1")" | tee $work/info
+	grep "subsystem *$(nqn "$1")" $work/info
+	python -m nvmfr.info "nvmf+rdma://$addr4" | tee $work/info
+	grep "$(uri "$1")" $work/info
+}
+
 error_cases() { bounded "$vmcheck" errors "$(uri "$1")"; }
 
 perf_run() {
@@ -239,6 +258,43 @@ outlived() {
 	return $status
 }
 
+# What is verified goes by two ports of one subsystem; meanwhile COMMAND... switches, three times, at the target.
+over_paths() {
+	local status=0 before job
+	before=$(sectors_read)
+	bounded "$vmcheck" verify --threads 4 --ios 3000 --path "nvmf+rdma://[$addr6]:4420/$(nqn paths)" "$(uri paths)" &
+	job=$!
+	until_true 60 io_runs_or_ended "$before" $job
+	for _ in 1 2 3; do
+		! kill -0 $job 2>/dev/null || "$@"
+	done
+	kill -0 $job 2>/dev/null && echo "it ran on"
+	wait $job || status=$?
+	return $status
+}
+
+ana_state() { echo "$2" >"$nvmet/ports/$1/ana_groups/1/ana_state"; }
+
+switch_group() {
+	local on
+	for on in 2 1; do
+		ana_state $on optimized
+		ana_state $((3 - on)) inaccessible
+		sleep 0.5
+	done
+	ana_state 2 optimized
+}
+
+shut_port() {
+	local start
+	start=$(microseconds)
+	unexport_on 2 paths
+	sleep 1
+	export_on 2 paths
+	echo "port shut and open after $(elapsed "$start" "$(microseconds)") s"
+	sleep 1
+}
+
 kernel_log_clean() { ! dmesg | grep -E 'BUG|WARNING|Oops|Call Trace|mr->lkey not free'; }
 
 # ----
@@ -274,6 +330,8 @@ check 'random write, read, verify with 4 threads, no retry, file' random_verify 
 check 'several queues from one source address' random_verify ram512 --source $addr4
 check 'the read example' read_example ram4096
 check 'the quick start, which counts what soft-RoCE costs' quick_start ram4096
+check 'the Python package, ram512' python_smoke ram512
+check 'the Python package, ram4096' python_smoke ram4096
 check 'mistakes get errors, ram512' error_cases ram512
 check 'perf, random reads' perf_run -q 8 -o 4096 -w randread -t 2 -c 2 -r "$(uri ram512)"
 check 'perf, random writes' perf_run -q 8 -o 16384 -w randwrite -t 2 -c 2 -r "$(uri ram4096)"
@@ -290,6 +348,8 @@ kernel_disconnect ram4096
 check 'target removed under nvmfr-perf' removed_under_perf
 check 'target removed under vmcheck' removed_under_vmcheck
 check 'target removed and back: recovery' outlived
+check 'two paths, ANA group switched under verified load' over_paths switch_group
+check 'two paths, port removed and back under verified load' over_paths shut_port
 check 'kernel log has no warning' kernel_log_clean
 
 echo "$passed passed, $failed failed"
