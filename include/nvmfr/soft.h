@@ -25,7 +25,8 @@ struct nvmfr_soft_target;
 /** Flags of nvmfr_soft_opts. */
 enum nvmfr_soft_flags {
 	NVMFR_SOFT_THREAD = 1,    /**< progress in a thread of its own instead of inside poll */
-	NVMFR_SOFT_DENY_HOSTS = 2 /**< refuses every host (Connect Invalid Host) */
+	NVMFR_SOFT_DENY_HOSTS = 2, /**< refuses every host (Connect Invalid Host) */
+	NVMFR_SOFT_TBKAS = 4      /**< traffic counts as keep-alive (Identify Controller CTRATT bit 6) */
 };
 
 /** What a target says of itself. Values go out as they are, also odd ones. */
@@ -236,7 +237,8 @@ enum nvmfr_soft_fault_kind {
 	NVMFR_SOFT_FAULT_CM_STALE,       /**< refuses the connection as stale */
 	NVMFR_SOFT_FAULT_CM_SILENCE,     /**< never answers the connection request */
 	NVMFR_SOFT_FAULT_CM_UNREACHABLE, /**< the address does not answer */
-	NVMFR_SOFT_FAULT_CM_DISCONNECT   /**< drops the connection right after it was established */
+	NVMFR_SOFT_FAULT_CM_DISCONNECT,  /**< drops the connection right after it was established */
+	NVMFR_SOFT_FAULT_STUCK           /**< does not answer nor do it, but can be aborted: one command of a queue at a time */
 };
 
 /** Matches any value of that field. */

@@ -120,6 +120,9 @@ struct soft_delayed {
 	struct nvme_cqe cqe;
 };
 
+#define SOFT_STUCK   UINT32_C(0x10000)
+#define SOFT_ABORTED UINT32_C(0x20000)
+
 enum soft_fail_state { SOFT_OK = 0, SOFT_FAILING, SOFT_FAILED };
 
 struct soft_ctrl;
@@ -149,6 +152,7 @@ struct soft_ep {
 	_Alignas(CACHE_LINE) _Atomic uint64_t pass;
 	_Atomic uint64_t produced;
 	_Atomic uint64_t sent;    /* SENDs completed */
+	_Atomic uint32_t stuck;   /* a CID that a fault holds, with SOFT_STUCK; Abort makes it SOFT_ABORTED */
 	uint64_t received;        /* commands the target has seen */
 	uint64_t taken;           /* and has executed */
 	uint32_t receive_position;
@@ -188,6 +192,12 @@ static inline struct soft_ep *nvmfr__soft_ep(struct fab_ep *ep)
 	return (struct soft_ep *)(void *)ep;
 }
 
+/* An Abort is to be carried out. */
+static inline bool nvmfr__soft_aborts(const struct soft_ep *ep)
+{
+	return atomic_load_explicit(&ep->stuck, memory_order_relaxed) & SOFT_ABORTED;
+}
+
 static inline bool nvmfr__soft_failed(const struct soft_ep *ep)
 {
 	return atomic_load_explicit(&ep->fail_state, memory_order_relaxed) != SOFT_OK;
@@ -223,6 +233,7 @@ struct soft_ctrl {
 	bool discovery;
 	bool dead;
 	bool fatal;               /* CSTS.CFS */
+	_Atomic bool traffic;     /* since the keep-alive timer began */
 	uint32_t cc;
 	_Atomic uint64_t ready_at_ns; /* SOFT_NEVER: not enabled; 0: ready */
 	uint32_t kato_ms;

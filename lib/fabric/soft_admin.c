@@ -155,14 +155,30 @@ static void do_aer(struct soft_cmd *cmd)
 	announce(ctrl);
 }
 
-/* Only a waiting Asynchronous Event Request can be aborted: all else is answered or lost for good. */
+/* Carried out in the queue's next pass, which may be another thread's. */
+static bool abort_stuck(struct nvmfr_soft_target *target, const struct soft_ctrl *ctrl, uint16_t qid, uint16_t cid)
+{
+	for (struct soft_ep *ep = target->eps; ep; ep = ep->target_next) {
+		uint32_t expected = SOFT_STUCK | cid;
+
+		if (ep->ctrl != ctrl || ep->qid != qid || qid == 0)
+			continue;
+		if (!atomic_compare_exchange_strong(&ep->stuck, &expected, SOFT_ABORTED | cid))
+			return false;
+		nvmfr__soft_ep_wake(ep);
+		return true;
+	}
+	return false;
+}
+
+/* What can be aborted is a waiting Asynchronous Event Request, and what a fault holds for that. */
 static void do_abort(struct soft_cmd *cmd)
 {
 	struct soft_ctrl *ctrl = cmd->ep->ctrl;
 	uint32_t cdw10 = from_le32(cmd->sqe->cdw10);
 	uint16_t cid = (uint16_t)(cdw10 >> 16);
 
-	cmd->result = 1; /* not aborted */
+	cmd->result = abort_stuck(cmd->ep->target, ctrl, (uint16_t)cdw10, cid) ? 0 : 1; /* 1: not aborted */
 	for (uint32_t i = 0; (uint16_t)cdw10 == 0 && i < ctrl->n_aers; i++) {
 		if (ctrl->aers[i] != cid)
 			continue;

@@ -59,7 +59,8 @@ static void identify_ctrl(const struct nvmfr_soft_target *target, const struct s
 		.cmic = NVME_CMIC_MULTI_CTRL,
 		.cntlid = to_le16(ctrl->cntlid),
 		.ver = to_le32(SOFT_VERSION),
-		.ctratt = to_le32(NVME_CTRATT_HOSTID_128),
+		.ctratt = to_le32(NVME_CTRATT_HOSTID_128 |
+				  (target->opts.flags & NVMFR_SOFT_TBKAS ? NVME_CTRATT_TBKAS : 0)),
 		.cntrltype = ctrl->discovery ? NVME_CNTRLTYPE_DISCOVERY : NVME_CNTRLTYPE_IO,
 		.acl = 3,
 		.aerl = SOFT_AERS - 1,

@@ -117,7 +117,7 @@ static uint64_t collect(struct soft_ep *ep, bool more)
 static bool has_work(const struct soft_ep *ep)
 {
 	return atomic_load_explicit(&ep->posted, memory_order_relaxed) != ep->taken || ep->n_delayed ||
-	       ep->holding;
+	       ep->holding || nvmfr__soft_aborts(ep);
 }
 
 /* Before Connect it may become anything: Connect changes the target's lists. */

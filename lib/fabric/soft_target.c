@@ -75,7 +75,7 @@ void nvmfr__soft_opts_default(struct nvmfr_soft_opts *opts)
 
 static int check_opts(const struct nvmfr_soft_opts *opts)
 {
-	if (opts->flags & ~(uint32_t)(NVMFR_SOFT_THREAD | NVMFR_SOFT_DENY_HOSTS))
+	if (opts->flags & ~(uint32_t)(NVMFR_SOFT_THREAD | NVMFR_SOFT_DENY_HOSTS | NVMFR_SOFT_TBKAS))
 		return nvmfr__fail(-EINVAL, "soft target: unknown flags %xh", opts->flags);
 	for (size_t i = 0; i < sizeof(opts->reserved); i++)
 		if (opts->reserved[i])
@@ -360,9 +360,19 @@ void nvmfr__soft_settle(struct soft_ep *ep)
 			      ctrl->admin == ep ? "its admin queue failed" : "one of its queues failed");
 }
 
+static void kato_over(struct nvmfr_soft_target *target, struct soft_ctrl *ctrl)
+{
+	bool traffic = atomic_exchange(&ctrl->traffic, false);
+
+	if (traffic && target->opts.flags & NVMFR_SOFT_TBKAS)
+		nvmfr__soft_kato_restart(target, ctrl);
+	else
+		nvmfr__soft_ctrl_drop(target, ctrl, "keep-alive timeout");
+}
+
 void nvmfr__soft_expire(struct nvmfr_soft_target *target, uint64_t now)
 {
 	for (struct soft_ctrl *ctrl = target->ctrls; ctrl; ctrl = ctrl->next)
 		if (!ctrl->dead && ctrl->admin && atomic_load(&ctrl->admin->kato_due_ns) <= now)
-			nvmfr__soft_ctrl_drop(target, ctrl, "keep-alive timeout");
+			kato_over(target, ctrl);
 }

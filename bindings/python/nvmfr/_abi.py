@@ -170,6 +170,7 @@ class SoftFlag(enum.IntFlag):
     """Flags of a soft target."""
     THREAD = 1
     DENY_HOSTS = 2
+    TBKAS = 4
 
 
 class SoftNsFlag(enum.IntFlag):
@@ -195,6 +196,7 @@ class SoftFaultKind(enum.IntEnum):
     CM_SILENCE = 14
     CM_UNREACHABLE = 15
     CM_DISCONNECT = 16
+    STUCK = 17
 
 
 LOG_FN = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
