@@ -116,6 +116,7 @@ static void take(struct scripted *s, uint32_t position)
 		cmd->tail = (struct fab_carry){ 0 };
 	cmd->is_list = cmd->tail.bytes && is_list(s, &cmd->tail);
 	cmd->is_data = cmd->tail.bytes && !cmd->is_list;
+	cmd->signaled = false;
 	memset(cmd->list, 0, sizeof(cmd->list));
 	if (cmd->is_list) {
 		check_list(s, &cmd->tail);
@@ -126,7 +127,7 @@ static void take(struct scripted *s, uint32_t position)
 }
 
 /* 0 also where it fails: a poll tells. */
-static int post_carrying(struct fab_ep *ep, uint32_t first, uint32_t n)
+static int post(struct fab_ep *ep, uint32_t first, uint32_t n)
 {
 	struct scripted *s = of(ep);
 
@@ -150,12 +151,26 @@ static int post_carrying(struct fab_ep *ep, uint32_t first, uint32_t n)
 	return 0;
 }
 
+static int post_carrying(struct fab_ep *ep, uint32_t first, uint32_t n)
+{
+	struct scripted *s = of(ep);
+	uint32_t seq = s->posted;
+
+	post(ep, first, n);
+	for (uint32_t i = seq; i != s->sent; i++)
+		if (s->cmds[i & (s->keep - 1)].tail.bytes)
+			return 0;
+	if (s->sent != seq)
+		s->cmds[seq & (s->keep - 1)].signaled = true;
+	return 0;
+}
+
 static int post_send(struct fab_ep *ep, uint32_t first, uint32_t n)
 {
 	for (uint32_t i = first; i < first + n && i < ep->send_positions; i++)
 		if (of(ep)->carries[i].bytes)
 			breach("position %u carries something, and was posted as if not", i);
-	return post_carrying(ep, first, n);
+	return post(ep, first, n);
 }
 
 /* Up to its SEND's end a capsule and its descriptors are the NIC's to read. */
@@ -187,7 +202,7 @@ void scripted_sends_signaled(struct scripted *s)
 
 	for (uint32_t seq = s->done; seq != s->sent; seq++)
 		if (position_of(s, seq) % FAB_SIGNAL_EVERY == FAB_SIGNAL_EVERY - 1 ||
-		    s->cmds[seq & (s->keep - 1)].tail.bytes)
+		    s->cmds[seq & (s->keep - 1)].tail.bytes || s->cmds[seq & (s->keep - 1)].signaled)
 			newest = seq + 1;
 	scripted_sends_done(s, newest - s->done);
 }
@@ -507,6 +522,8 @@ static struct queue_limits limits_of(const struct rig_opts *opts)
 		.verify = !opts->no_optional,
 		.dsm = !opts->no_optional,
 		.copy = !opts->no_optional,
+		.reservations = !opts->no_optional,
+		.fused = !opts->no_optional,
 	};
 }
 

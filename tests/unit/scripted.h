@@ -35,6 +35,7 @@ struct scripted_cmd {
 	unsigned char list[FAB_MAX_DESCRIPTORS * 16]; /* its descriptors, where it has a list */
 	struct fab_carry tail; /* all zero: it carries nothing */
 	bool is_list, is_data; /* which of them it carries */
+	bool signaled; /* out of turn, as the first of a run posted as if it carried */
 };
 
 struct scripted_mr {

@@ -174,6 +174,12 @@ quick_start() {
 	grep -q 'enters the kernel at each post' $work/quickstart
 }
 
+further_commands() {
+	local name=$1
+	shift
+	bounded "$vmcheck" commands "$@" "$(uri "$name")"
+}
+
 error_cases() { bounded "$vmcheck" errors "$(uri "$1")"; }
 
 perf_run() {
@@ -275,6 +281,8 @@ check 'several queues from one source address' random_verify ram512 --source $ad
 check 'the read example' read_example ram4096
 check 'the quick start, which counts what soft-RoCE costs' quick_start ram4096
 check 'mistakes get errors, ram512' error_cases ram512
+check 'admin commands, deallocate, and what the target has not, ram512' further_commands ram512
+check 'admin commands, deallocate, and what the target has not, file' further_commands file --zeroes
 check 'perf, random reads' perf_run -q 8 -o 4096 -w randread -t 2 -c 2 -r "$(uri ram512)"
 check 'perf, random writes' perf_run -q 8 -o 16384 -w randwrite -t 2 -c 2 -r "$(uri ram4096)"
 check 'perf, verified data' perf_run --verify --overwrite --length 12M -q 16 -o 12K -p 3 -n 2000 -c 2 -r "$(uri ram4096)"
