@@ -182,15 +182,15 @@ discover_table() {
 }
 
 # It goes on after its first list, until it is told to end.
-discover_watch() {
+discover_on() {
 	local pid status=0
-	"$bin/discover" --watch "$ram" >"$work/watched" 2>&1 &
+	"$bin/discover" "$1" "$ram" >"$work/watched" 2>&1 &
 	pid=$!
 	for _ in $(seq 1200); do
-		! grep -q '^nvm ' "$work/watched" || break
+		! grep -q "$2" "$work/watched" || break
 		sleep 0.1
 	done
-	grep -q '^nvm ' "$work/watched"
+	grep -q "$2" "$work/watched"
 	kill "$pid"
 	wait "$pid" || status=$?
 	[ $status = 143 ] || { cat "$work/watched"; return 1; }
@@ -587,7 +587,8 @@ check 'identify, dump' identify_dump
 check 'identify, table' identify_table
 check 'discover, JSON' discover_json
 check 'discover, table' discover_table
-check 'discover, watching' discover_watch
+check 'discover, watching' discover_on --watch '^nvm '
+check 'discover, connecting' discover_on --connect '^following '
 check 'probe' probe_both
 check 'perf, workloads' perf_workloads
 check 'perf, latency' perf_latency

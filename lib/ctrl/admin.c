@@ -80,6 +80,7 @@ static bool send_keep_alive(struct nvmfr_ctrl *ctrl, uint64_t now)
 	nvme_sqe_keep_alive(&sqe);
 	if (nvmfr__qpair_post_raw(ctrl->admin, &sqe, TAG_KEEP_ALIVE))
 		return false;
+	ctrl->history.keep_alives++;
 	ctrl->keep_alive_ns = now + MS_NS(ctrl->kato_ms) / 2;
 	ctrl->keep_alive_deadline_ns = now + MS_NS(ctrl->kato_ms);
 	return true;
@@ -134,6 +135,7 @@ static void aer_answered(struct nvmfr_ctrl *ctrl, const struct nvmfr_completion 
 			   nvme_status_name(cpl->status));
 		return;
 	}
+	ctrl->history.events++;
 	nvmfr__log(&ctrl->host->log, NVMFR_LOG_INFO,
 		   "%s: asynchronous event, type %u, information 0x%02x, log page 0x%02x",
 		   ctrl->target.subnqn, event.type, event.info, event.lid);

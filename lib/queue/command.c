@@ -106,7 +106,7 @@ int nvmfr__command_post(struct nvmfr_qpair *qp, struct nvme_sqe *sqe,
 	qp->stained_seq = qp->lap + position;
 	qp->stained = true;
 	/* Signaled: the ring waits for its end. */
-	return qp->ops->post_carrying(qp->ep, position, 1);
+	return qp->ops->post_carrying(qp->ep, position, 1, position);
 }
 
 bool nvmfr__qpair_scrub(struct nvmfr_qpair *qp)

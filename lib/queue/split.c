@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "queue/capsule.h"
+#include "queue/retry.h"
 
 struct piece {
 	uint64_t addr;
@@ -74,7 +75,7 @@ static uint64_t gather(const struct nvmfr_qpair *qp, const struct cursor *from, 
 	struct cursor at = *from;
 	uint64_t total = 0, excess;
 
-	const uint32_t room = nvmfr__max_u32(qp->max_pieces, 1);
+	const uint32_t room = qp->max_pieces;
 
 	for (*n = 0; *n < room && at.left && total < want; ++*n) {
 		const struct nvmfr_iov *iov = present(&at);
@@ -178,7 +179,7 @@ static int check_pieces(const struct nvmfr_qpair *qp, const struct nvmfr_io *io,
 				-EINVAL,
 				"a block straddles more pieces of the iov than one command can name: %u "
 				"(controller's MSDBD and the queue pair's max_descriptors)",
-				nvmfr__max_u32(qp->max_pieces, 1));
+				qp->max_pieces);
 		cursor_advance(&trial.at, bytes);
 		trial.blocks_left -= bytes >> ns->shift;
 	}
@@ -298,7 +299,7 @@ static void issue_from(struct nvmfr_qpair *qp, struct qparent *parent, uint32_t 
 static void set_backlog(struct nvmfr_qpair *qp, struct qparent *parent)
 {
 	qp->backlog = parent;
-	qp->chores.backlog = parent;
+	qp->chores.backlog = parent || (qp->retry && qp->retry->wants);
 }
 
 void nvmfr__split_issue(struct nvmfr_qpair *qp)
@@ -318,13 +319,17 @@ void nvmfr__split_issue(struct nvmfr_qpair *qp)
 	qpair_credit(qp);
 }
 
-/* The buffers of an I/O, named once each piece: not to be released before its completion. */
+void nvmfr__buffers_mark(struct nvmfr_buffer *buf, const struct nvmfr_iov *iov, uint64_t niov, uint32_t by)
+{
+	if (buf)
+		atomic_fetch_add_explicit(&buf->in_use, by, memory_order_relaxed);
+	for (uint64_t i = 0; i < niov; i++)
+		atomic_fetch_add_explicit(&iov[i].buf->in_use, by, memory_order_relaxed);
+}
+
 static void mark_buffers(const struct qparent *parent, uint32_t by)
 {
-	if (!parent->iov && parent->at.one.buf)
-		atomic_fetch_add_explicit(&parent->at.one.buf->in_use, by, memory_order_relaxed);
-	for (uint64_t i = 0; parent->iov && i < parent->niov; i++)
-		atomic_fetch_add_explicit(&parent->iov[i].buf->in_use, by, memory_order_relaxed);
+	nvmfr__buffers_mark(parent->at.one.buf, parent->iov, parent->niov, by);
 }
 
 /* One MR holds it all: its commands differ in nothing but numbers. */
@@ -352,9 +357,25 @@ int nvmfr__split_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *io,
 	if (!(io->flags & NVMFR_IO_VEC) && op_has_data(io->op))
 		set_direct(qp, parent, io);
 	mark_buffers(parent, 1);
+	if (qp->retry)
+		nvmfr__retry_note(qp, parent, io);
 	set_backlog(qp, parent);
 	nvmfr__split_issue(qp);
 	return 0;
+}
+
+static void put_parent(struct nvmfr_qpair *qp, struct qparent *parent)
+{
+	parent->busy = false;
+	parent->next = qp->parent_free;
+	qp->parent_free = parent;
+}
+
+void nvmfr__split_drop(struct nvmfr_qpair *qp, struct qparent *parent)
+{
+	if (qp->backlog == parent)
+		set_backlog(qp, NULL);
+	put_parent(qp, parent);
 }
 
 unsigned int nvmfr__split_finish(struct nvmfr_qpair *qp, struct qparent *parent,
@@ -368,9 +389,7 @@ unsigned int nvmfr__split_finish(struct nvmfr_qpair *qp, struct qparent *parent,
 		.cqe_result = parent->several ? 0 : cqe_result,
 	};
 	mark_buffers(parent, UINT32_MAX);
-	parent->busy = false;
-	parent->next = qp->parent_free;
-	qp->parent_free = parent;
+	put_parent(qp, parent);
 	return 1;
 }
 

@@ -40,6 +40,7 @@
 	FIELD(nvmfr_ctrl_opts, rnr_retry_count, 67)						\
 	FIELD(nvmfr_ctrl_opts, ctrl_loss_timeout_ms, 68)					\
 	FIELD(nvmfr_ctrl_opts, reconnect_delay_ms, 72)						\
+	FIELD(nvmfr_ctrl_opts, fast_io_fail_ms, 76)						\
 												\
 	SIZE(nvmfr_ctrl_info, 408)								\
 	FIELD(nvmfr_ctrl_info, size, 0)								\
@@ -82,7 +83,7 @@
 	FIELD(nvmfr_qpair_opts, io_timeout_ms, 12)						\
 	FIELD(nvmfr_qpair_opts, qpair_data, 16)							\
 	FIELD(nvmfr_qpair_opts, flags, 24)							\
-	FIELD(nvmfr_qpair_opts, reserved, 28)							\
+	FIELD(nvmfr_qpair_opts, retry, 28)							\
 	FIELD(nvmfr_qpair_opts, group, 32)							\
 												\
 	SIZE(nvmfr_group_opts, 16)								\
@@ -161,6 +162,46 @@
 	FIELD(nvmfr_discovery_info, logs, 28)							\
 	FIELD(nvmfr_discovery_info, skipped, 32)						\
 	FIELD(nvmfr_discovery_info, unreached, 36)						\
+												\
+	SIZE(nvmfr_qpair_stats, 80)								\
+	FIELD(nvmfr_qpair_stats, size, 0)							\
+	FIELD(nvmfr_qpair_stats, commands, 8)							\
+	FIELD(nvmfr_qpair_stats, refused, 16)							\
+	FIELD(nvmfr_qpair_stats, aborted, 24)							\
+	FIELD(nvmfr_qpair_stats, timed_out, 32)							\
+	FIELD(nvmfr_qpair_stats, reads, 40)							\
+	FIELD(nvmfr_qpair_stats, writes, 48)							\
+	FIELD(nvmfr_qpair_stats, others, 56)							\
+	FIELD(nvmfr_qpair_stats, read_bytes, 64)						\
+	FIELD(nvmfr_qpair_stats, write_bytes, 72)						\
+												\
+	SIZE(nvmfr_latency, 5032)								\
+	FIELD(nvmfr_latency, size, 0)								\
+	FIELD(nvmfr_latency, count, 8)								\
+	FIELD(nvmfr_latency, sum_ns, 16)							\
+	FIELD(nvmfr_latency, min_ns, 24)							\
+	FIELD(nvmfr_latency, max_ns, 32)							\
+	FIELD(nvmfr_latency, buckets, 40)							\
+												\
+	SIZE(nvmfr_ctrl_stats, 64)								\
+	FIELD(nvmfr_ctrl_stats, size, 0)							\
+	FIELD(nvmfr_ctrl_stats, admin_commands, 8)						\
+	FIELD(nvmfr_ctrl_stats, keep_alives, 16)						\
+	FIELD(nvmfr_ctrl_stats, aer_events, 24)							\
+	FIELD(nvmfr_ctrl_stats, aborts, 32)							\
+	FIELD(nvmfr_ctrl_stats, losses, 40)							\
+	FIELD(nvmfr_ctrl_stats, attempts, 48)							\
+	FIELD(nvmfr_ctrl_stats, recoveries, 56)							\
+												\
+	SIZE(nvmfr_loss, 296)									\
+	FIELD(nvmfr_loss, size, 0)								\
+	FIELD(nvmfr_loss, ago_ms, 8)								\
+	FIELD(nvmfr_loss, duration_ms, 16)							\
+	FIELD(nvmfr_loss, attempts, 24)								\
+	FIELD(nvmfr_loss, state, 28)								\
+	FIELD(nvmfr_loss, err, 32)								\
+	FIELD(nvmfr_loss, reserved, 36)								\
+	FIELD(nvmfr_loss, cause, 40)								\
 												\
 	SIZE(nvmfr_cmd, 64)									\
 	FIELD(nvmfr_cmd, opcode, 0)								\
