@@ -486,6 +486,11 @@ void nvmfr__soft_io(struct soft_cmd *cmd)
 		nvmfr__soft_refuse(cmd, NVME_ST_INVALID_NAMESPACE);
 		return;
 	}
+	if (unlikely(target->opts.ana_groups)) {
+		cmd->status = nvmfr__soft_ana_status(cmd->ep, ns);
+		if (cmd->status)
+			return;
+	}
 	if (unlikely(nvmfr__soft_reserved(ns->reserve)) && !nvmfr__soft_reserve_allows(cmd, ns)) {
 		nvmfr__soft_refuse(cmd, NVME_ST_RESERVATION_CONFLICT);
 		return;
