@@ -222,7 +222,10 @@ static void execute(struct soft_cmd *cmd)
 	struct soft_ep *ep = cmd->ep;
 	uint8_t opcode = cmd->sqe->opcode;
 
-	if (unlikely(cmd->sqe->flags != NVME_FLAGS_PSDT_SGL)) {
+	if (unlikely(cmd->sqe->flags != NVME_FLAGS_PSDT_SGL || ep->fused_waits) && ep->qid &&
+	    ep->ctrl && (cmd->sqe->flags & ~NVME_FLAGS_FUSE_MASK) == NVME_FLAGS_PSDT_SGL) {
+		nvmfr__soft_fused(cmd);
+	} else if (unlikely(cmd->sqe->flags != NVME_FLAGS_PSDT_SGL)) {
 		nvmfr__soft_violation(ep, "opcode %02xh: flags %02xh, fabrics take SGLs only", opcode,
 				      cmd->sqe->flags);
 		nvmfr__soft_refuse(cmd, NVME_ST_INVALID_FIELD);

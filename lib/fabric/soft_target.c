@@ -37,6 +37,8 @@ static void target_delete(struct nvmfr_soft_target *target)
 	free(target->entries);
 	pthread_mutex_destroy(&target->lock);
 	pthread_mutex_destroy(&target->plan_lock);
+	pthread_mutex_destroy(&target->reserve_lock);
+	pthread_mutex_destroy(&target->fused_lock);
 	pthread_cond_destroy(&target->wake);
 	free(target);
 }
@@ -64,7 +66,7 @@ void nvmfr__soft_opts_default(struct nvmfr_soft_opts *opts)
 		.queue_entries = 1024,
 		.num_io_queues = 64,
 		.oncs = NVME_ONCS_COMPARE | NVME_ONCS_DSM | NVME_ONCS_WRITE_ZEROES | NVME_ONCS_TIMESTAMP |
-			NVME_ONCS_VERIFY | NVME_ONCS_COPY,
+			NVME_ONCS_VERIFY | NVME_ONCS_COPY | NVME_ONCS_RESERVATIONS,
 		.kas = 1,
 		.mdts = 8,
 		.msdbd = 16,
@@ -92,6 +94,8 @@ static void init_sync(struct nvmfr_soft_target *target)
 
 	pthread_mutex_init(&target->lock, NULL);
 	pthread_mutex_init(&target->plan_lock, NULL);
+	pthread_mutex_init(&target->reserve_lock, NULL);
+	pthread_mutex_init(&target->fused_lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&target->wake, &attr);

@@ -103,7 +103,8 @@ struct queue_limits {
 	uint64_t verify_bytes; /* Verify: VSL, or UINT64_MAX */
 	uint64_t dsm_blocks, dsm_range_blocks; /* Dataset Management: DMSL, DMRSL, or what fits */
 	uint32_t dsm_ranges; /* DMRL, or what fits */
-	bool write_zeroes, compare, verify, dsm, copy; /* ONCS */
+	bool write_zeroes, compare, verify, dsm, copy, reservations; /* ONCS */
+	bool fused; /* FUSES: Compare and Write */
 };
 
 /* Bits 1:0 of an opcode. */
