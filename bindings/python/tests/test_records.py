@@ -121,8 +121,10 @@ class Records(PackCase):
         dataset = self.dataset(WHOLE)
         pool = self.source.link().pool
         kept = dataset[[1]]
-        for index in range(300):
-            dataset[[index]]
+        with mock.patch.object(self.host, "alloc", wraps=self.host.alloc) as alloc:
+            for index in range(300):
+                dataset[[index]]
+        self.assertLess(alloc.call_count, 4)
         self.assertLess(len(pool), 4)
         self.assertEqual(raw(kept), self.record(WHOLE, 1))
         held = [dataset[[index]] for index in range(100)]
