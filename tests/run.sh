@@ -152,6 +152,8 @@ virtual_machine() {
 mkdir -p "$logs" || exit 2
 say "installing what is missing"
 tests/deps.sh build </dev/null || exit 1
+# Large, and what needs it is skipped with a remark where it cannot be had.
+[ -n "$quick" ] || tests/deps.sh torch </dev/null || true
 compilers
 if [ -z "$quick" ]; then
 	sanitizers

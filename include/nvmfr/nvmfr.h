@@ -1221,6 +1221,29 @@ NVMFR_API NVMFR_MUST_CHECK int nvmfr_wait(struct nvmfr_qpair *qp, struct nvmfr_c
 					  unsigned int max, int timeout_ms);
 
 /**
+ * Submits I/Os and collects completions in one call, for lists longer than the queue pair is deep, and for
+ * callers to whom a call is dear: it submits what there is room for, and more as completions make room, until
+ * min completions are there. It then fills the room once more, so that the queue pair is busy until the next call.
+ *
+ * @param qp          the queue pair
+ * @param ios         n of them; read only, free again on return
+ * @param n           0: only collects
+ * @param taken       receives how many of ios were submitted, in order, also on failure. Fewer than n: submit the
+ *                    rest with the next call, which tells if the first of them is bad
+ * @param out         room for max
+ * @param min         1 to max; completions of earlier I/Os count
+ * @param max         1 or more
+ * @param timeout_ms  0: looks once; -1: no bound of its own
+ *
+ * Threads: the owner.
+ * Returns: as nvmfr_wait(); if nothing was taken and nothing collected also as nvmfr_submit().
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_submit_and_wait(struct nvmfr_qpair *qp, const struct nvmfr_io *ios,
+						     unsigned int n, unsigned int *taken,
+						     struct nvmfr_completion *out, unsigned int min,
+						     unsigned int max, int timeout_ms);
+
+/**
  * Collects completions of all queue pairs of a group, without waiting: nvmfr_completion.qpair_data tells
  * whose. None that has completions is passed over for another. nvmfr_poll() on one of them is possible, too.
  *

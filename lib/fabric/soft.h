@@ -128,7 +128,7 @@ struct soft_ep {
 	bool threaded;
 	bool in_capsule;
 	uint16_t qid;
-	struct fab_carry *sends;  /* what position carries; bytes 0: nothing */
+	struct fab_send *sends;
 	uint64_t *due_ns;         /* by position, written by post_send; only with a latency */
 
 	/* written by the owner */
@@ -334,6 +334,7 @@ void nvmfr__soft_ep_wake(struct soft_ep *ep);
 
 /* soft_ring.c: the owner's data operations */
 int nvmfr__soft_post_send(struct fab_ep *base, uint32_t first, uint32_t n);
+int nvmfr__soft_post_carrying(struct fab_ep *base, uint32_t first, uint32_t n, uint32_t told);
 int nvmfr__soft_post_recv(struct fab_ep *base, uint32_t n);
 uint64_t nvmfr__soft_poll(struct fab_ep *base);
 int nvmfr__soft_arm(struct fab_ep *base);

@@ -36,7 +36,7 @@ static bool is_list(const struct soft_ep *ep, const struct fab_carry *carry)
 bool nvmfr__soft_capsule(struct soft_cmd *cmd)
 {
 	struct soft_ep *ep = cmd->ep;
-	const struct fab_carry *carry = &ep->sends[cmd->position];
+	const struct fab_carry *carry = &ep->sends[cmd->position].carry;
 	/* As nvmet: an admin queue has no room behind the SQE, whatever IOCCSZ says of I/O queues. */
 	uint64_t limit = ep->qid ? ep->target->opts.ioccsz * UINT64_C(16) : FAB_CAPSULE_BYTES;
 	const char *why = NULL;

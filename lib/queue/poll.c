@@ -80,7 +80,8 @@ static inline bool send_open(const struct nvmfr_qpair *qp, const struct qslot *s
 
 	/* Of the SENDs between the oldest and the newest that are not done? */
 	return qp->chores.carrying && (ref & REF_CARRIES) &&
-	       ((ref - qp->done_seq) & REF_SEQ) <= ((qp->carried_seq - qp->done_seq) & REF_SEQ);
+	       (((ref >> REF_SHIFT) - qp->done_seq) & REF_SEQ) <=
+		       ((qp->carried_seq - qp->done_seq) & REF_SEQ);
 }
 
 /* The response to a SEND that may still read the caller's data: kept until that is done, too. */
@@ -158,6 +159,11 @@ static __attribute__((noinline)) unsigned int end_odd(struct nvmfr_qpair *qp, st
 	return end_command(qp, slot, cid, status ? -EREMOTEIO : 0, status, result, out);
 }
 
+static inline const unsigned char *next_response(const struct nvmfr_qpair *qp)
+{
+	return qp->responses + (size_t)qp->recv_pos * FAB_RESPONSE_BYTES;
+}
+
 /*
  * Good completions from n responses that lie one behind the other, one or more, until one is not what
  * its slot expects. Returns how many.
@@ -217,7 +223,7 @@ static __attribute__((noinline)) uint32_t take_mixed(struct nvmfr_qpair *qp,
 /* The response at the head of the ring, whatever it is. */
 static unsigned int consume_odd(struct nvmfr_qpair *qp, struct nvmfr_completion *out)
 {
-	const unsigned char *response = qp->responses + (size_t)qp->recv_pos * FAB_RESPONSE_BYTES;
+	const unsigned char *response = next_response(qp);
 
 	return end_odd(qp, &qp->slots[load32(response + 12) & qp->mask], response, out);
 }
@@ -243,7 +249,7 @@ consume(struct nvmfr_qpair *qp, struct nvmfr_completion *out, uint32_t max)
 
 		if (unlikely(qp->recv_pos == qp->recv_positions))
 			qp->recv_pos = 0;
-		response = qp->responses + (size_t)qp->recv_pos * FAB_RESPONSE_BYTES;
+		response = next_response(qp);
 		run = nvmfr__min_u32(qp->chores.ready, qp->recv_positions - qp->recv_pos);
 		if (unlikely(qp->children || qp->chores.carrying)) {
 			taken = take_mixed(qp, response, &out, end, run);
@@ -472,27 +478,24 @@ static __attribute__((noinline)) int poll_word(struct nvmfr_qpair *qp, struct nv
 	return poll_rest(qp, out, max, 0, word);
 }
 
-/*
- * The common case in line: plain responses and nothing else, that fit the caller's array and lie in one
- * piece of the ring. Credit stays as it is: it counts the ring's room, and no SEND was done. Every
- * FAB_SIGNAL_EVERY commands, when a SEND is told to be done, and at each empty poll it goes out of line,
- * and there time is looked at.
- */
-int nvmfr__qpair_poll(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max)
+/* One response, most likely a plain one. */
+static inline __attribute__((always_inline)) int
+poll_one(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max)
 {
-	uint32_t room, got, taken;
-	uint64_t word;
+	if (unlikely(!take_good(qp, next_response(qp), out, 1))) {
+		qp->chores.ready = 1;
+		return poll_rest(qp, out, max, 0, 0);
+	}
+	qp->recv_pos++;
+	return likely(++qp->unposted < FAB_RECV_BATCH) ? 1 : repost_and_return(qp, 1);
+}
 
-	if (unlikely(!likely_live(qp)))
-		return poll_slow(qp, out, max);
-	if (unlikely(qpair_has_chores(qp)))
-		return poll_all(qp, out, max);
-	word = qp->ops->poll(qp->ep);
-	room = nvmfr__min_u32(max, qp->recv_positions - qp->recv_pos);
-	if (unlikely(word - 1 >= room))
-		return poll_word(qp, out, max, word);
-	got = (uint32_t)word;
-	taken = take_good(qp, qp->responses + (size_t)qp->recv_pos * FAB_RESPONSE_BYTES, out, got);
+/* Plain responses and nothing else, that fit the caller's array and lie in one piece of the ring. */
+static __attribute__((noinline)) int poll_run(struct nvmfr_qpair *qp, struct nvmfr_completion *out,
+					      unsigned int max, uint32_t got)
+{
+	uint32_t taken = take_good(qp, next_response(qp), out, got);
+
 	qp->recv_pos += taken;
 	qp->unposted += taken;
 	if (unlikely(taken != got)) {
@@ -500,4 +503,25 @@ int nvmfr__qpair_poll(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsi
 		return poll_rest(qp, out, max, taken, 0);
 	}
 	return likely(qp->unposted < FAB_RECV_BATCH) ? (int)got : repost_and_return(qp, got);
+}
+
+/*
+ * The common cases: one plain response in line, a run of them a jump away. Credit stays as it is: it counts
+ * the ring's room, and no SEND was done. Every FAB_SIGNAL_EVERY commands, when a SEND is told to be done,
+ * and at each empty poll it goes out of line, and there time is looked at.
+ */
+int nvmfr__qpair_poll(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max)
+{
+	uint64_t word;
+
+	if (unlikely(!likely_live(qp)))
+		return poll_slow(qp, out, max);
+	if (unlikely(qpair_has_chores(qp)))
+		return poll_all(qp, out, max);
+	word = qp->ops->poll(qp->ep);
+	if (word == 1 && likely(qp->recv_pos != qp->recv_positions))
+		return poll_one(qp, out, max);
+	if (unlikely(word - 1 >= nvmfr__min_u32(max, qp->recv_positions - qp->recv_pos)))
+		return poll_word(qp, out, max, word);
+	return poll_run(qp, out, max, (uint32_t)word);
 }

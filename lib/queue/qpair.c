@@ -295,8 +295,8 @@ void nvmfr__qpair_adopt(struct nvmfr_qpair *qp)
 	adopt_reason(qp);
 	if (qp->state != link->state)
 		err = adopt_state(qp);
-	qp->max_pieces = (uint8_t)nvmfr__min_u32(qp->limits.max_descriptors,
-						 qp->ep ? list_room(qp->ep) : 0);
+	qp->max_pieces = (uint8_t)nvmfr__max_u32(
+		1, nvmfr__min_u32(qp->limits.max_descriptors, qp->ep ? list_room(qp->ep) : 1));
 	pthread_mutex_unlock(link->lock);
 	/* Who sleeps on the descriptor would not hear of this endpoint. */
 	if (!err && moved && qp->epoll_fd >= 0)
@@ -350,7 +350,7 @@ static bool slot_names(const struct nvmfr_qpair *qp, const struct qslot *slot,
 	const struct nvmfr_buffer *_Atomic *bufs = slot_bufs(qp, slot);
 	uint32_t ref = slot_ref(slot);
 	bool pieces = state_kind(slot_state_foreign(slot)) == SLOT_PLAIN && (ref & REF_PIECES);
-	uint32_t n = pieces ? ref & ~REF_PIECES : 0;
+	uint32_t n = pieces ? ref >> REF_SHIFT : 0;
 
 	for (uint32_t i = 0; i < n; i++)
 		if (atomic_load_explicit(&bufs[i], memory_order_relaxed) == buf)

@@ -54,9 +54,11 @@ _Static_assert(sizeof(struct qslot) == 32, "two slots to a cache line");
 #define SLOT_STATE(cid, kind) ((uint64_t)(kind) << 32 | (cid))
 
 /* What a slot's ref says. A child's is the index of its parent. */
-#define REF_CARRIES UINT32_C(0x80000000) /* and, of a SEND that carries the caller's data, its sequence number */
-#define REF_SEQ	    UINT32_C(0x3fffffff) /* so much of it */
-#define REF_PIECES  UINT32_C(0x40000000) /* and how many: their buffers are in slot_bufs() */
+#define REF_CARRIES 1u /* the SEND of sequence number ref >> REF_SHIFT carries the caller's data */
+#define REF_PIECES  2u /* of a vectored I/O: ref >> REF_SHIFT more buffers are in slot_bufs() */
+#define REF_SHIFT   6
+#define REF_SEQ	    (UINT32_MAX >> REF_SHIFT)
+_Static_assert(1u << REF_SHIFT == FAB_CAPSULE_BYTES, "a place in the ring needs no arithmetic");
 
 /* The response of a SLOT_HELD. */
 struct held_cqe {
@@ -151,7 +153,10 @@ struct nvmfr_qpair {
 	} chores; /* all zero: nothing that a poll must see to beside the fabric */
 	uint32_t unposted; /* receives consumed, not reposted */
 	uint32_t children; /* SLOT_CHILD in flight */
-	bool carries; /* something to carry was written since the last post */
+	struct qpair_carries {
+		uint32_t newest; /* ref of the newest SEND that carries the caller's data; 0: none does */
+		uint32_t lists; /* whether one carries a list */
+	} carries; /* what was written since the last post */
 
 	/* read on every command, changed when the namespace or the connection does */
 	_Alignas(CACHE_LINE) const _Atomic uint32_t *word;
@@ -172,7 +177,7 @@ struct nvmfr_qpair {
 	uint32_t mask; /* slots - 1 */
 	uint32_t send_positions, recv_positions;
 	uint8_t ns_shift;
-	uint8_t max_pieces; /* of one command */
+	uint8_t max_pieces; /* of one command, at least 1 */
 	uint16_t more_stride;
 
 	_Alignas(CACHE_LINE) uint32_t icd_bytes;
@@ -220,6 +225,7 @@ _Static_assert(offsetof(struct nvmfr_qpair, word) == CACHE_LINE, "what a command
 _Static_assert(offsetof(struct nvmfr_qpair, slots) == 2 * CACHE_LINE,
 	       "what a command reads of its namespace fits one line");
 _Static_assert(sizeof(struct qpair_chores) == sizeof(uint64_t), "one look");
+_Static_assert(sizeof(struct qpair_carries) == sizeof(uint64_t), "one look");
 
 #define WORD_NEVER UINT32_MAX /* a word skips it, and 0 */
 

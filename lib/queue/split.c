@@ -74,7 +74,7 @@ static uint64_t gather(const struct nvmfr_qpair *qp, const struct cursor *from, 
 	struct cursor at = *from;
 	uint64_t total = 0, excess;
 
-	const uint32_t room = nvmfr__max_u32(qp->max_pieces, 1);
+	const uint32_t room = qp->max_pieces;
 
 	for (*n = 0; *n < room && at.left && total < want; ++*n) {
 		const struct nvmfr_iov *iov = present(&at);
@@ -179,7 +179,7 @@ static int check_pieces(const struct nvmfr_qpair *qp, const struct nvmfr_io *io,
 				-EINVAL,
 				"a block straddles more pieces of the iov than one command can name: %u "
 				"(controller's MSDBD and the queue pair's max_descriptors)",
-				nvmfr__max_u32(qp->max_pieces, 1));
+				qp->max_pieces);
 		cursor_advance(&trial.at, bytes);
 		trial.blocks_left -= bytes >> ns->shift;
 	}

@@ -415,6 +415,8 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "nvmfr_prepared_release": (None, [_p]),
     "nvmfr_poll": (c_int, [_p, c_void_p, c_uint]),
     "nvmfr_wait": (c_int, [_p, c_void_p, c_uint, c_uint, c_int]),
+    "nvmfr_submit_and_wait": (c_int, [_p, c_void_p, c_uint, c_void_p, c_void_p, c_uint, c_uint,
+                                      c_int]),
     "nvmfr_pread": (c_int, [_p, c_uint32, c_uint64, _p, c_uint64, c_uint64, c_int]),
     "nvmfr_soft_opts_init": (None, [POINTER(SoftOpts), c_size_t]),
     "nvmfr_soft_target_create": (c_int, [_p, c_char_p, POINTER(SoftOpts), _out]),
