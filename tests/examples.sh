@@ -151,6 +151,7 @@ identify_json() {
 		and str(uuid.UUID(n["uuid"])) == n["uuid"]
 		and len(n["nguid"]) in (0, 32) and len(n["eui64"]) in (0, 16))(d["controller"], *d["namespaces"])' \
 		"$work/json"
+	json 'd["health"]["temperature_kelvin"] == 313 and d["health"]["spare_percent"] == 100' "$work/json"
 }
 
 identify_dump() {
@@ -162,6 +163,7 @@ identify_dump() {
 
 identify_table() {
 	says '^subnqn +nqn\.' "$bin/identify" "$ram"
+	says '^temperature_kelvin +313' "$bin/identify" "$ram"
 	says '^ +1 +16384 +512 ' "$bin/identify" "$ram"
 	refuses 'usage' "$bin/identify"
 }

@@ -341,6 +341,7 @@ struct nvmfr_ctrl_opts {
 	uint8_t rnr_retry_count;     /**< RDMA receiver-not-ready retries, 0 to 7; 7: for ever */
 	uint32_t ctrl_loss_timeout_ms; /**< after a loss, connect anew for so long; 0: lost at once; UINT32_MAX: for ever */
 	uint32_t reconnect_delay_ms; /**< before the first attempt; doubles up to 8 times, and varies by a quarter */
+	uint32_t fast_io_fail_ms;    /**< lost for so long: what waits to be issued again ends, new I/O is refused; 0: not before ctrl_loss_timeout_ms */
 };
 
 /** States of a controller or a queue pair. */
@@ -391,7 +392,8 @@ struct nvmfr_ns_info {
 
 /**
  * Fills opts with defaults: keep-alive 10 s, connect within 30 s, an admin command within 10 s, 128 I/O
- * queues, 31 admin commands in flight, both RDMA retry counts 7, no recovery (delay 1 s where it is wanted).
+ * queues, 31 admin commands in flight, both RDMA retry counts 7, no recovery (delay 1 s where it is wanted, and I/O
+ * that waits for it waits as long as it lasts).
  *
  * @param opts  to fill
  * @param size  sizeof *opts
@@ -750,6 +752,16 @@ enum nvmfr_qpair_flags {
 	NVMFR_QPAIR_STATS = 1 /**< counts I/O and bytes by direction, and latencies: nvmfr_qpair_stats(), nvmfr_qpair_latency() */
 };
 
+/**
+ * What becomes of I/O that a lost association leaves without an answer, where the association is made anew
+ * (nvmfr_ctrl_opts.ctrl_loss_timeout_ms). doc/resilience.md says why writes wait, and for how long.
+ */
+enum nvmfr_retry {
+	NVMFR_RETRY_NONE = 0,  /**< it ends with -ECONNABORTED */
+	NVMFR_RETRY_READS = 1, /**< reads are issued again after the recovery; all else ends so */
+	NVMFR_RETRY_ALL = 2    /**< all; writes only when the old controller cannot carry them out any more */
+};
+
 /** Options of a queue pair. */
 struct nvmfr_qpair_opts {
 	size_t size;              /**< sizeof this struct; set by init */
@@ -758,7 +770,7 @@ struct nvmfr_qpair_opts {
 	uint32_t io_timeout_ms;   /**< a command unanswered for so long ends the association; 0: never */
 	uint64_t qpair_data;      /**< comes back in each completion */
 	uint32_t flags;           /**< enum nvmfr_qpair_flags */
-	uint32_t reserved;        /**< zero */
+	uint32_t retry;           /**< enum nvmfr_retry; other than 0 costs memory, and needs a ctrl_loss_timeout_ms */
 	struct nvmfr_group *group; /**< of the same host; it belongs to the group's thread from then on. NULL: on its own */
 };
 
@@ -1040,7 +1052,9 @@ enum nvmfr_op {
 	NVMFR_OP_FLUSH = 0,       /**< make writes that completed durable */
 	NVMFR_OP_WRITE = 1,       /**< buffer to namespace */
 	NVMFR_OP_READ = 2,        /**< namespace to buffer */
-	NVMFR_OP_WRITE_ZEROES = 8 /**< zero a range, without data; where ONCS has it */
+	NVMFR_OP_COMPARE = 5,     /**< buffer with namespace: completes with status Compare Failure where they differ; where ONCS has it */
+	NVMFR_OP_WRITE_ZEROES = 8, /**< zero a range, without data; where ONCS has it */
+	NVMFR_OP_VERIFY = 12      /**< check that a range can be read, without data; where ONCS has it */
 };
 
 /** Flags of an I/O. */
@@ -1106,7 +1120,7 @@ struct nvmfr_completion {
  * Returns: 0 accepted, one completion will come; -EAGAIN no room, poll first, or the queue pair is still
  * connecting, or was lost and is connected anew; -EINVAL or -ERANGE a bad argument, nothing was sent; -ENOENT
  * no such namespace; -EOPNOTSUPP a format (metadata, protection information, other command set) or command
- * that cannot be; -ENOTCONN lost; -EOWNERDEAD in a forked child.
+ * that cannot be; -ENOTCONN lost, or for longer than fast_io_fail_ms; -EOWNERDEAD in a forked child.
  */
 NVMFR_API NVMFR_MUST_CHECK int nvmfr_read(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks,
 					  struct nvmfr_buffer *buf, uint64_t offset_bytes, uint64_t user_data);

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "ctrl/notice.h"
 #include "ctrl/nsscan.h"
+#include "ctrl/passthrough.h"
 #include "ctrl/soft_lookup.h"
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -33,6 +34,9 @@ static int check_opts(const struct nvmfr_ctrl_opts *opts)
 				   opts->ack_timeout);
 	if (opts->ctrl_loss_timeout_ms && !opts->reconnect_delay_ms)
 		return nvmfr__fail(-EINVAL, "reconnect_delay_ms must not be 0 with a ctrl_loss_timeout_ms");
+	if (opts->fast_io_fail_ms && !opts->ctrl_loss_timeout_ms)
+		return nvmfr__fail(-EINVAL, "fast_io_fail_ms without a ctrl_loss_timeout_ms: there is no recovery "
+					    "that I/O could wait for");
 	return 0;
 }
 
@@ -95,6 +99,7 @@ void nvmfr__ctrl_forget(struct nvmfr_ctrl *ctrl)
 	nvmfr__qpair_free(ctrl->admin);
 	nvmfr__ns_scan_end(ctrl);
 	nvmfr__ns_table_put(ctrl->ns);
+	nvmfr__passthrough_free(ctrl);
 	free(ctrl->page);
 	free(ctrl);
 }

@@ -41,6 +41,9 @@ enum {
 	SOFT_PASS_COMMANDS = 32,  /* a pass is bounded, so that nobody waits long for its end */
 	SOFT_AERS = 4,
 	SOFT_NOTICES = 8,         /* that wait for a request, a controller */
+	SOFT_COPY_RANGES = 128,   /* MSRC, MSSRL, MCL */
+	SOFT_COPY_RANGE_BLOCKS = 32768,
+	SOFT_COPY_BLOCKS = 65536,
 	SOFT_PATCHES = 64,
 	SOFT_PATCH_BYTES = 16,
 	SOFT_VIOLATION_TEXT = 192,
@@ -221,6 +224,8 @@ struct soft_ctrl {
 	_Atomic uint64_t ready_at_ns; /* SOFT_NEVER: not enabled; 0: ready */
 	uint32_t kato_ms;
 	uint32_t event_config;
+	bool write_cache_off;
+	uint64_t timestamp_ms, timestamp_set_ns; /* 0: never set */
 	uint16_t aers[SOFT_AERS];
 	uint32_t n_aers;
 	uint32_t notices[SOFT_NOTICES]; /* not announced yet: dword 0 of what they will complete with */

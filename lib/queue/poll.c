@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "queue/group.h"
+#include "queue/retry.h"
 #include "wire/status.h"
 
 static inline uint32_t load32(const unsigned char *p)
@@ -20,12 +21,6 @@ static inline uint64_t load64(const unsigned char *p)
 
 	memcpy(&v, p, sizeof(v));
 	return from_le64(v);
-}
-
-static void put_slot(struct nvmfr_qpair *qp, struct qslot *slot, uint32_t cid)
-{
-	set_slot_state(slot, cid ^ 1u);
-	*qp->free_top++ = slot;
 }
 
 /* Result, status and flags: one word, zero where all went well. */
@@ -377,14 +372,18 @@ static unsigned int collect_rest(struct nvmfr_qpair *qp, struct nvmfr_completion
 
 static int poll_lost(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max)
 {
+	const bool holds = nvmfr__retry_holds(qp);
 	unsigned int n = 0;
 
 	if (qp->state == LINK_LOST) {
-		nvmfr__split_abandon(qp);
+		if (!holds)
+			nvmfr__split_abandon(qp);
 		if (!(qp->broken && qp->err == -EPROTO))
 			n = collect_rest(qp, out, max);
 		if (n == max)
 			return (int)n;
+		if (holds)
+			nvmfr__retry_hold(qp);
 		nvmfr__qpair_retire(qp);
 	}
 	n += synthesize(qp, out + n, max - n);
@@ -393,7 +392,9 @@ static int poll_lost(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsig
 	/* All was told: another connection may be waiting for that. */
 	if (qpair_has_news(qp))
 		nvmfr__qpair_adopt(qp);
-	return qp->recovering || qp->state < LINK_LOST ? 0 : nvmfr__qpair_state_error(qp);
+	return qp->recovering || qp->state < LINK_LOST || nvmfr__retry_held(qp)
+		       ? 0
+		       : nvmfr__qpair_state_error(qp);
 }
 
 /* ---- entry ----------------------------------------------------------------------------------- */
@@ -406,12 +407,15 @@ static __attribute__((noinline)) int poll_slow(struct nvmfr_qpair *qp, struct nv
 		return nvmfr__qpair_state_error(qp);
 	if (qpair_has_news(qp))
 		nvmfr__qpair_adopt(qp);
-	if (qp->state == LINK_LOST || qp->state == LINK_CLOSED) {
-		int n = poll_lost(qp, out, max);
+	if (qp->state != LINK_LIVE) {
+		int n = qp->retry ? (int)nvmfr__retry_give_up(qp, out, max) : 0;
 
+		if (!n && qp->state != LINK_CONNECTING)
+			n = poll_lost(qp, out, max);
 		if (qp->group && n > 0)
 			nvmfr__group_ask_again(qp);
-		return n;
+		if (n || qp->state != LINK_CONNECTING)
+			return n;
 	}
 	/* The answer to its Connect comes where those of the others do. */
 	if (qp->group && qp->state == LINK_CONNECTING)
@@ -452,6 +456,8 @@ static __attribute__((noinline)) int poll_rest(struct nvmfr_qpair *qp, struct nv
 		nvmfr__split_issue(qp);
 	else
 		qpair_credit(qp);
+	if (unlikely(qp->chores.backlog && !qp->broken) && nvmfr__retry_held(qp))
+		n += nvmfr__retry_issue(qp, out + n, max - n);
 	/* Behind the look at what came: a command that was answered is not over its time. */
 	if (unlikely(atomic_load_explicit(qp->tick, memory_order_relaxed) != qp->seen_tick) &&
 	    !qp->chores.ready)

@@ -100,8 +100,25 @@ struct queue_limits {
 	uint64_t zeroes_bytes; /* Write Zeroes: WZSL, or UINT64_MAX */
 	uint32_t icd_bytes; /* 0: no in-capsule data */
 	uint32_t max_descriptors; /* 1 or more */
-	bool write_zeroes; /* ONCS */
+	uint64_t verify_bytes; /* Verify: VSL, or UINT64_MAX */
+	uint64_t dsm_blocks, dsm_range_blocks; /* Dataset Management: DMSL, DMRSL, or what fits */
+	uint32_t dsm_ranges; /* DMRL, or what fits */
+	bool write_zeroes, compare, verify, dsm, copy; /* ONCS */
 };
+
+/* Bits 1:0 of an opcode. */
+static inline bool op_has_data(uint32_t op)
+{
+	return op & 3;
+}
+
+/* What the blocks of one command may come to. */
+static inline uint64_t op_limit(const struct queue_limits *limits, uint32_t op)
+{
+	if (likely(op_has_data(op)))
+		return limits->max_xfer_bytes;
+	return op == NVMFR_OP_VERIFY ? limits->verify_bytes : limits->zeroes_bytes;
+}
 
 enum link_state {
 	LINK_CONNECTING = 1, /* the endpoint is the service's */
@@ -109,6 +126,8 @@ enum link_state {
 	LINK_LOST, /* disconnected; the owner stops it and returns it */
 	LINK_CLOSED, /* returned, or there never was one */
 };
+
+struct qpair_retry;
 
 struct qpair_link {
 	pthread_mutex_t *lock; /* the host's, for all below; NULL: the service is the owner */
@@ -125,10 +144,13 @@ struct qpair_link {
 	struct ns_table *ns; /* a reference */
 	void *entry; /* the service's own */
 	bool recovering; /* LINK_LOST to LINK_LIVE: it will be made anew */
+	bool fast_failed; /* while recovering: fast_io_fail_ms is over */
+	uint64_t doubt_ns; /* LINK_LOST: until then a write may still be carried out; UINT64_MAX: for ever */
 	int err; /* LINK_LOST: why */
 	char sentence[256];
 
 	/* owner to service */
+	uint64_t doubt_until_ns; /* such a write is kept: the service says when, by making it 0 */
 	int fault; /* the owner saw the connection fail: -errno */
 	char fault_text[FAB_ERROR_TEXT];
 	_Atomic uint32_t wake_tick; /* a sleeper's nearest deadline; 0: none */
@@ -177,8 +199,9 @@ struct nvmfr_qpair {
 	uint32_t mask; /* slots - 1 */
 	uint32_t send_positions, recv_positions;
 	uint8_t ns_shift;
+	uint8_t list_pieces; /* of one command that needs no parent; 1: no list */
 	uint8_t max_pieces; /* of one command, at least 1 */
-	uint16_t more_stride;
+	uint8_t more_stride;
 
 	_Alignas(CACHE_LINE) uint32_t icd_bytes;
 	uint32_t key_offset; /* of this device's key in a buffer */
@@ -199,7 +222,11 @@ struct nvmfr_qpair {
 	bool broken; /* the owner saw it fail, the service has been told */
 	bool recovers; /* it will be made anew after that */
 	bool recovering; /* as adopted */
+	bool stained; /* a capsule may have words set that reads and writes leave alone */
+	bool fast_failed; /* as adopted */
+	bool many_parents; /* every I/O may need one */
 	uint16_t qid;
+	uint32_t stained_seq; /* of the newest such */
 	uint32_t max_descriptors; /* asked for; limits has the granted ones */
 	uint64_t laps; /* commands sent before the present lap */
 	struct queue_limits limits;
@@ -209,6 +236,7 @@ struct nvmfr_qpair {
 		uint64_t refused, aborted, timed_out; /* commands */
 	} failures;
 	struct qpair_meter *meter; /* NULL: nobody asked for it */
+	struct qpair_retry *retry; /* NULL: what a lost connection leaves is told */
 	struct nvmfr_buffer *scratch; /* nvmfr_pread's, made when first needed */
 	int epoll_fd; /* -1: not made yet */
 	struct nvmfr_group *group; /* NULL: polled on its own */
@@ -282,6 +310,12 @@ static inline void set_slot_state(struct qslot *slot, uint64_t state)
 	__atomic_store_n(&slot->state, state, __ATOMIC_RELAXED);
 }
 
+static inline void put_slot(struct nvmfr_qpair *qp, struct qslot *slot, uint32_t cid)
+{
+	set_slot_state(slot, cid ^ 1u);
+	*qp->free_top++ = slot;
+}
+
 static inline enum slot_kind state_kind(uint64_t state)
 {
 	return (enum slot_kind)(state >> 32);
@@ -343,8 +377,21 @@ static inline bool nvmfr__qpair_forked(const struct nvmfr_qpair *qp)
 	return atomic_load_explicit(qp->word, memory_order_relaxed) == 0;
 }
 
+/* A power of two, and two at least: an idle slot's expect must name another slot. */
+uint32_t nvmfr__qpair_table_size(uint32_t depth);
+
 /* Nothing is in flight, nor ended and not told: another connection's rings may take their place. */
 bool nvmfr__qpair_drained(const struct nvmfr_qpair *qp);
+
+/* I/Os that wait for another connection, and those of them that no slot counts. */
+uint32_t nvmfr__retry_held(const struct nvmfr_qpair *qp);
+uint32_t nvmfr__retry_unplaced(const struct nvmfr_qpair *qp);
+
+/* A completion is still to come. */
+static inline bool qpair_is_busy(const struct nvmfr_qpair *qp)
+{
+	return free_slots(qp) != qp->depth || qp->chores.backlog || nvmfr__retry_held(qp);
+}
 
 /* Commands completed so far. */
 static inline uint64_t qpair_commands(const struct nvmfr_qpair *qp)
@@ -370,10 +417,17 @@ static inline bool tail_taken(const struct nvmfr_qpair *qp, uint32_t seq)
 	return seq - qp->done_seq >= FAB_TAILS;
 }
 
-/* How many commands the ring takes in one run; wraps it at its end. */
+/* The send ring is about to begin anew: what is in flight is not to be forgotten. */
+void nvmfr__retry_lap(struct nvmfr_qpair *qp);
+
+/* How many commands the ring takes in one run; wraps it at its end, unless it is stained. */
 static inline uint32_t ring_room(struct nvmfr_qpair *qp)
 {
 	if (unlikely(qp->position == qp->send_positions)) {
+		if (unlikely(qp->stained))
+			return 0;
+		if (qp->retry)
+			nvmfr__retry_lap(qp);
 		qp->lap += qp->position;
 		qp->laps += qp->position;
 		qp->position = 0;
@@ -436,6 +490,11 @@ int nvmfr__qpair_write(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint
 		       struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data);
 int nvmfr__qpair_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, unsigned int n);
 
+/* Of a stained ring: zeroes what put_rw() takes for zero. true: it may wrap now; false: a SEND still reads it. */
+bool nvmfr__qpair_scrub(struct nvmfr_qpair *qp);
+/* For who submits and has nothing to poll for: looks first whether that SEND is done. */
+bool nvmfr__qpair_look_and_scrub(struct nvmfr_qpair *qp);
+
 /* Adopts news, refreshes credit. 0: a command fits; else why not. */
 int nvmfr__qpair_make_room(struct nvmfr_qpair *qp);
 
@@ -476,6 +535,12 @@ static inline unsigned int split_child_done(struct nvmfr_qpair *qp, uint32_t par
 
 /* Without completions: their buffers are free again. The endpoint must be gone. */
 void nvmfr__split_forget(struct nvmfr_qpair *qp);
+
+/* Its commands are gone, the I/O is not; its buffers stay marked. */
+void nvmfr__split_drop(struct nvmfr_qpair *qp, struct qparent *parent);
+
+/* The buffers of an I/O, named once each piece: not to be released before its completion. by: 1 or UINT32_MAX. */
+void nvmfr__buffers_mark(struct nvmfr_buffer *buf, const struct nvmfr_iov *iov, uint64_t niov, uint32_t by);
 
 /* After the connection is gone: the backlog will not be issued. */
 void nvmfr__split_abandon(struct nvmfr_qpair *qp);

@@ -124,7 +124,7 @@ static __attribute__((noinline)) bool put_vec(struct nvmfr_qpair *qp, struct qsl
 
 	if (unlikely(tail_taken(qp, qp->lap + position)) || !range_fits(qp, io->lba, io->nblocks))
 		return false;
-	if (unlikely(niov - 2 >= qp->max_pieces - UINT64_C(1) || !io->iov))
+	if (unlikely(niov - 2 >= qp->list_pieces - UINT64_C(1) || !io->iov))
 		return false;
 	tail = tail_at(qp, position);
 	bytes = put_list(qp, slot, tail, io->iov, io->iov + niov, access, &others);
@@ -177,6 +177,8 @@ int nvmfr__qpair_make_room(struct nvmfr_qpair *qp)
 	if (nvmfr__qpair_forked(qp) || qp->state != LINK_LIVE || qp->broken)
 		return nvmfr__qpair_state_error(qp);
 	qpair_credit(qp);
+	if (unlikely(qp->stained) && !qp->credit && nvmfr__qpair_look_and_scrub(qp))
+		qpair_credit(qp);
 	return qpair_room(qp) ? 0 : nvmfr__qpair_full(qp);
 }
 
@@ -193,34 +195,53 @@ static int check_range(const struct nvmfr_qpair *qp, const struct nvmfr_io *io,
 				   " blocks reach beyond namespace %u, which has %" PRIu64
 				   " blocks",
 				   io->lba, io->nblocks, ns->nsid, ns->blocks);
-	if (UINT64_C(1) << ns->shift > qp->limits.max_xfer_bytes ||
-	    (io->op == NVMFR_OP_WRITE_ZEROES && UINT64_C(1) << ns->shift > qp->limits.zeroes_bytes))
+	if (UINT64_C(1) << ns->shift > nvmfr__min_u64(qp->limits.max_xfer_bytes, op_limit(&qp->limits, io->op)))
 		return nvmfr__fail(
 			-EOPNOTSUPP,
-			"namespace %u: a block of %u bytes is longer than one command may carry (MDTS or WZSL)",
+			"namespace %u: a block of %u bytes is longer than one command may carry (MDTS, WZSL or VSL)",
 			ns->nsid, 1u << ns->shift);
-	if (ns->write_protected && io->op != NVMFR_OP_READ)
+	if (ns->write_protected && (io->op == NVMFR_OP_WRITE || io->op == NVMFR_OP_WRITE_ZEROES))
 		return nvmfr__fail(-EROFS, "namespace %u is write protected", ns->nsid);
 	return 0;
 }
 
+static int check_op(const struct nvmfr_qpair *qp, uint8_t op)
+{
+	switch (op) {
+	case NVMFR_OP_FLUSH:
+	case NVMFR_OP_WRITE:
+	case NVMFR_OP_READ:
+		return 0;
+	case NVMFR_OP_WRITE_ZEROES:
+		return qp->limits.write_zeroes
+			       ? 0
+			       : nvmfr__fail(-EOPNOTSUPP,
+					     "the controller has no Write Zeroes (ONCS bit 3 is clear)");
+	case NVMFR_OP_COMPARE:
+		return qp->limits.compare
+			       ? 0
+			       : nvmfr__fail(-EOPNOTSUPP,
+					     "the controller has no Compare (ONCS bit 0 is clear)");
+	case NVMFR_OP_VERIFY:
+		return qp->limits.verify
+			       ? 0
+			       : nvmfr__fail(-EOPNOTSUPP,
+					     "the controller has no Verify (ONCS bit 7 is clear)");
+	default: return nvmfr__fail(-EINVAL, "op %u is not one of enum nvmfr_op", op);
+	}
+}
+
 static int check_shape(const struct nvmfr_qpair *qp, const struct nvmfr_io *io)
 {
-	if (io->op != NVMFR_OP_FLUSH && io->op != NVMFR_OP_WRITE && io->op != NVMFR_OP_READ &&
-	    io->op != NVMFR_OP_WRITE_ZEROES)
-		return nvmfr__fail(-EINVAL, "op %u is not one of enum nvmfr_op", io->op);
 	if (io->reserved0 || io->reserved1[0] || io->reserved1[1])
 		return nvmfr__fail(-EINVAL, "a reserved field of struct nvmfr_io is not zero");
 	if (io->flags & ~(unsigned int)(NVMFR_IO_FUA | NVMFR_IO_VEC))
 		return nvmfr__fail(-EINVAL, "flags 0x%x has unknown bits", io->flags);
-	if ((io->flags & NVMFR_IO_VEC) && io->op != NVMFR_OP_READ && io->op != NVMFR_OP_WRITE)
-		return nvmfr__fail(-EINVAL, "NVMFR_IO_VEC goes with reads and writes only");
+	if ((io->flags & NVMFR_IO_VEC) && !op_has_data(io->op))
+		return nvmfr__fail(-EINVAL, "NVMFR_IO_VEC goes with reads, writes and compares only");
 	if (io->op == NVMFR_OP_FLUSH && (io->nblocks || io->lba))
 		return nvmfr__fail(-EINVAL, "a flush has neither LBA nor blocks");
-	if (io->op == NVMFR_OP_WRITE_ZEROES && !qp->limits.write_zeroes)
-		return nvmfr__fail(-EOPNOTSUPP,
-				   "the controller has no Write Zeroes (ONCS bit 3 is clear)");
-	return 0;
+	return check_op(qp, io->op);
 }
 
 /* The buffer's own reasons: handle, bounds, access, keys. Its length is io's. */
@@ -246,7 +267,7 @@ static int check_buffer(const struct nvmfr_qpair *qp, const struct nvmfr_io *io,
 				  &lkey);
 }
 
-/* Flush and Write Zeroes of one command: an SQE without data. */
+/* Flush, Write Zeroes and Verify of one command: an SQE without data. */
 static int submit_dataless(struct nvmfr_qpair *qp, const struct nvmfr_io *io)
 {
 	uint32_t position = qp->position, cid;
@@ -256,7 +277,7 @@ static int submit_dataless(struct nvmfr_qpair *qp, const struct nvmfr_io *io)
 	nvme_sqe_init(sqe, io->op);
 	sqe->cid = to_le16((uint16_t)cid);
 	sqe->nsid = to_le32(io->nsid);
-	if (io->op == NVMFR_OP_WRITE_ZEROES) {
+	if (io->op != NVMFR_OP_FLUSH) {
 		le64 lba = to_le64(io->lba);
 
 		memcpy(&sqe->cdw10, &lba, sizeof(lba));
@@ -286,10 +307,8 @@ static void remember_namespace(struct nvmfr_qpair *qp, const struct ns_entry *ns
 static bool fits_one_command(const struct nvmfr_qpair *qp, const struct nvmfr_io *io,
 			     const struct ns_entry *ns)
 {
-	uint64_t max = io->op == NVMFR_OP_WRITE_ZEROES ? qp->limits.zeroes_bytes
-						       : qp->limits.max_xfer_bytes;
-
-	return io->nblocks <= NVME_RW_MAX_BLOCKS && io->nblocks << ns->shift <= max;
+	return io->nblocks <= NVME_RW_MAX_BLOCKS &&
+	       io->nblocks << ns->shift <= op_limit(&qp->limits, io->op);
 }
 
 /* As one command, if it can be one without help. */
@@ -343,7 +362,7 @@ int nvmfr__qpair_check(struct nvmfr_qpair *qp, const struct nvmfr_io *io,
 	if (err)
 		return err;
 	remember_namespace(qp, ns);
-	if (io->op == NVMFR_OP_WRITE_ZEROES || (io->flags & NVMFR_IO_VEC))
+	if (!op_has_data(io->op) || (io->flags & NVMFR_IO_VEC))
 		return 0;
 	return check_buffer(qp, io, ns);
 }
@@ -359,11 +378,11 @@ static __attribute__((noinline)) int submit_slow(struct nvmfr_qpair *qp, const s
 		return err;
 	if (io->op == NVMFR_OP_FLUSH)
 		return submit_dataless(qp, io);
-	if (io->op == NVMFR_OP_WRITE_ZEROES && fits_one_command(qp, io, ns))
+	if (io->op == NVMFR_OP_READ || io->op == NVMFR_OP_WRITE)
+		return submit_data(qp, io, ns);
+	if (!op_has_data(io->op) && fits_one_command(qp, io, ns))
 		return submit_dataless(qp, io);
-	if (io->op == NVMFR_OP_WRITE_ZEROES)
-		return nvmfr__split_submit(qp, io, ns);
-	return submit_data(qp, io, ns);
+	return nvmfr__split_submit(qp, io, ns);
 }
 
 /* ---- entry points ---------------------------------------------------------------------------- */

@@ -465,7 +465,12 @@ void scripted_free(struct scripted *s)
 struct ns_table *rig_namespaces(void)
 {
 	static const struct ns_entry entries[] = {
-		{ .nsid = RIG_NS, .shift = 9, .blocks = RIG_NS_BLOCKS },
+		{ .nsid = RIG_NS,
+		  .shift = 9,
+		  .blocks = RIG_NS_BLOCKS,
+		  .copy_ranges = 4,
+		  .copy_range_blocks = 1000,
+		  .copy_blocks = 2500 },
 		{ .nsid = RIG_NS_4K, .shift = 12, .blocks = RIG_NS_BLOCKS },
 		{ .nsid = RIG_NS_READ_ONLY,
 		  .shift = 9,
@@ -506,7 +511,15 @@ static struct queue_limits limits_of(const struct rig_opts *opts)
 		.zeroes_bytes = opts->zeroes_bytes ? opts->zeroes_bytes : UINT64_MAX,
 		.icd_bytes = opts->icd_bytes,
 		.max_descriptors = opts->max_descriptors ? opts->max_descriptors : 1,
+		.verify_bytes = opts->verify_bytes ? opts->verify_bytes : UINT64_MAX,
+		.dsm_blocks = opts->dsm_blocks ? opts->dsm_blocks : UINT64_MAX,
+		.dsm_range_blocks = opts->dsm_range_blocks ? opts->dsm_range_blocks : UINT32_MAX,
+		.dsm_ranges = opts->dsm_ranges ? opts->dsm_ranges : 256,
 		.write_zeroes = !opts->no_write_zeroes,
+		.compare = !opts->no_optional,
+		.verify = !opts->no_optional,
+		.dsm = !opts->no_optional,
+		.copy = !opts->no_optional,
 	};
 }
 

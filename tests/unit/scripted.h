@@ -126,7 +126,12 @@ struct rig_opts {
 	uint32_t max_descriptors; /* 1 */
 	uint32_t timeout_ticks; /* 0: never */
 	uint64_t max_mr_bytes; /* no limit */
+	uint64_t verify_bytes; /* UINT64_MAX */
+	uint64_t dsm_blocks; /* UINT64_MAX */
+	uint32_t dsm_range_blocks; /* UINT32_MAX */
+	uint32_t dsm_ranges; /* 256 */
 	bool no_write_zeroes;
+	bool no_optional; /* Compare, Verify, Dataset Management, Copy */
 };
 
 enum { RIG_NS = 1, RIG_NS_4K = 2, RIG_NS_READ_ONLY = 3, RIG_NS_REFUSED = 5, RIG_NS_SMALL = 7 };
