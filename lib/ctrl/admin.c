@@ -195,6 +195,7 @@ bool nvmfr__admin_abort(struct nvmfr_ctrl *ctrl, uint16_t qid, uint16_t cid)
 	    nvmfr__qpair_post_raw(ctrl->admin, &sqe, TAG_ABORT | (uint64_t)qid << 32))
 		return false;
 	ctrl->aborts++;
+	ctrl->history.aborts++;
 	nvmfr__log(&ctrl->host->log, NVMFR_LOG_WARN,
 		   "%s: queue %u: a command is over its time (io_timeout_ms): Abort of CID 0x%04x",
 		   ctrl->target.subnqn, qid, cid);
