@@ -79,7 +79,7 @@ static bool wait_pending(void *object)
 {
 	const struct nvmfr_qpair *qp = object;
 
-	return !likely_live(qp) || free_slots(qp) != qp->depth || qp->chores.backlog;
+	return !likely_live(qp) || qpair_is_busy(qp);
 }
 
 static uint64_t wait_due(void *object)
@@ -199,7 +199,7 @@ int nvmfr_qpair_info(struct nvmfr_qpair *qp, struct nvmfr_qpair_info *info)
 	full.qid = qp->qid;
 	full.depth = (uint16_t)qp->depth;
 	full.state = public_state(qp);
-	full.in_flight = (uint16_t)(qp->depth - free_slots(qp));
+	full.in_flight = (uint16_t)(qp->depth - free_slots(qp) + nvmfr__retry_unplaced(qp));
 	full.commands = qpair_commands(qp);
 	full.bounced_bytes = qp->bounced_bytes;
 	nvmfr__opts_export(info, info->size, &full, sizeof(full));
