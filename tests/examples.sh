@@ -203,6 +203,14 @@ probe_both() {
 	refuses 'usage' "$bin/probe" --nosuch
 }
 
+# Reads go on, none fails, and both paths are used again.
+failover_reads() {
+	says '^[0-9]+ reads, 0 failed, [0-9]+ issued again; path 0 live, [0-9]+ path 1 live, [0-9]+' \
+		"$bin/failover" -t 4
+	says '; path 0 lost' "$bin/failover" -t 2
+	refuses 'usage' "$bin/failover" -t 0
+}
+
 # ---- nvmfr-perf
 
 # perf_run NAME OPTION...: leaves what it says in NAME.perf.
@@ -589,6 +597,7 @@ check 'discover, JSON' discover_json
 check 'discover, table' discover_table
 check 'discover, watching' discover_on --watch '^nvm '
 check 'discover, connecting' discover_on --connect '^following '
+check 'failover' failover_reads
 check 'probe' probe_both
 check 'perf, workloads' perf_workloads
 check 'perf, latency' perf_latency

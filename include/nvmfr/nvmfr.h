@@ -47,6 +47,10 @@ struct nvmfr_prepared;
 struct nvmfr_group;
 /** Registered memory, good for every controller of its host. */
 struct nvmfr_buffer;
+/** Several controllers of one subsystem, as ways to the same namespaces. */
+struct nvmfr_mpath;
+/** A thread's queue pairs to them, one a path. */
+struct nvmfr_mqpair;
 /** What discovery controllers told. */
 struct nvmfr_discovery;
 /** Controllers of all that a discovery controller lists. */
@@ -317,7 +321,8 @@ NVMFR_API int nvmfr_buffer_release(struct nvmfr_buffer *buf);
  *   port 4420 when none is given;
  * - `nvmf+soft:///PATH?block=4096`: a file through the embedded target; `nvmf+soft:?size=64M`: RAM;
  *   also `ro=1`, and `latency_us=N`: responses are due so long after their commands;
- *   `nvmf+soft://NAME[/SUBNQN]`: a target made with nvmfr_soft_target_create(). Without a name: `size`
+ *   `nvmf+soft://NAME[/SUBNQN][?port=N]`: a target made with nvmfr_soft_target_create(), by way of its port 1
+ *   to 8 (1). Without a name: `size`
  *   in bytes, or with K, M, G or T (64M; a file's own), `block` 512 or 4096 (512), `ro=1` read-only; a
  *   relative path follows the colon at once, `%` and two hex digits stand for a byte of the path.
  *
@@ -376,6 +381,16 @@ struct nvmfr_ctrl_info {
 	int32_t numa_node;            /**< the device's, on which its threads should run; -1: unknown, or one node only */
 };
 
+/** Asymmetric Namespace Access states (NVM Express Base, ANA State), as they come. */
+enum nvmfr_ana_state {
+	NVMFR_ANA_NONE = 0,            /**< the controller does not tell */
+	NVMFR_ANA_OPTIMIZED = 1,       /**< the way to take */
+	NVMFR_ANA_NON_OPTIMIZED = 2,   /**< it works; others may be quicker */
+	NVMFR_ANA_INACCESSIBLE = 3,    /**< not now */
+	NVMFR_ANA_PERSISTENT_LOSS = 4, /**< not any more */
+	NVMFR_ANA_CHANGE = 15          /**< in transition; for longer than ANATT it becomes NVMFR_ANA_INACCESSIBLE */
+};
+
 /** What is known of a namespace. */
 struct nvmfr_ns_info {
 	size_t size;              /**< sizeof this struct, set by the caller */
@@ -384,10 +399,13 @@ struct nvmfr_ns_info {
 	uint32_t block_bytes;     /**< data bytes of a logical block */
 	uint32_t metadata_bytes;  /**< metadata bytes of a logical block */
 	uint8_t read_only;        /**< 1: write protected */
-	uint8_t reserved[3];      /**< zero */
+	uint8_t ana_state;        /**< enum nvmfr_ana_state: by way of this controller */
+	uint8_t reserved[2];      /**< zero */
 	uint8_t nguid[16];        /**< zero: none */
 	uint8_t uuid[16];         /**< zero: none */
 	uint8_t eui64[8];         /**< zero: none */
+	uint32_t ana_group;       /**< ANA group; 0: none */
+	uint32_t reserved1;       /**< zero */
 };
 
 /**
@@ -499,7 +517,7 @@ NVMFR_API int nvmfr_ns_info(const struct nvmfr_ctrl *ctrl, uint32_t nsid, struct
  * @param timeout_ms  bound on the orderly part; 0 or less: abrupt
  *
  * Threads: any, but no other call on this controller may run.
- * Returns: 0; -EBUSY queue pairs exist, and nothing happened.
+ * Returns: 0; -EBUSY queue pairs exist, or it is a path of an nvmfr_mpath, and nothing happened.
  */
 NVMFR_API int nvmfr_disconnect(struct nvmfr_ctrl *ctrl, int timeout_ms);
 
@@ -511,7 +529,7 @@ enum nvmfr_event_type {
 	NVMFR_EVENT_NS_ADDED,          /**< nsid can be used now */
 	NVMFR_EVENT_NS_REMOVED,        /**< nsid is not active any more: submits to it answer -ENOENT */
 	NVMFR_EVENT_NS_CHANGED,        /**< nsid is another now; value: enum nvmfr_ns_change */
-	NVMFR_EVENT_ANA_CHANGED,       /**< an ANA state; value: the ANA log's change count, 0: it could not be read */
+	NVMFR_EVENT_ANA_CHANGED,       /**< ANA states: nvmfr_ns_info() has them; value: the ANA log's change count, 0: it could not be read */
 	NVMFR_EVENT_DISCOVERY_CHANGED, /**< the discovery log; value: its generation counter, 0: it could not be read */
 	NVMFR_EVENT_ERROR,             /**< passed on: aer_type, aer_info, log_page */
 	NVMFR_EVENT_HEALTH,            /**< passed on: a critical warning, aer_info tells which */
@@ -1308,6 +1326,236 @@ NVMFR_API NVMFR_MUST_CHECK int nvmfr_group_wait(struct nvmfr_group *group, struc
  */
 NVMFR_API int nvmfr_pread(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t offset_bytes, struct nvmfr_buffer *buf,
 			  uint64_t buf_offset_bytes, uint64_t len_bytes, int timeout_ms);
+
+/* ---- paths ------------------------------------------------------------------------------------ */
+
+/** Which of the usable paths an I/O takes. */
+enum nvmfr_mpath_policy {
+	NVMFR_MPATH_ROUND_ROBIN = 0, /**< each in turn */
+	NVMFR_MPATH_LEAST_BYTES,     /**< the one with the fewest bytes in flight of this nvmfr_mqpair */
+	NVMFR_MPATH_NUMA             /**< those whose device is on the calling thread's NUMA node, in turn; else all */
+};
+
+/** Which I/Os are issued again when their path failed them. */
+enum nvmfr_mpath_retry {
+	NVMFR_MPATH_RETRY_READS = 0, /**< reads and flushes */
+	NVMFR_MPATH_RETRY_ALL,       /**< writes, too; one that may have been sent only when no controller can do it late */
+	NVMFR_MPATH_RETRY_NONE       /**< none: failures are the application's, as on a queue pair */
+};
+
+/** Options of a multipath handle. */
+struct nvmfr_mpath_opts {
+	size_t size;                 /**< sizeof this struct; set by init */
+	uint32_t policy;             /**< enum nvmfr_mpath_policy */
+	uint32_t retry;              /**< enum nvmfr_mpath_retry */
+	uint32_t no_path_timeout_ms; /**< an I/O waits so long for a path that can be used; 0: not at all */
+	uint32_t flags;              /**< zero */
+};
+
+/** Options of a thread's queue pairs. */
+struct nvmfr_mqpair_opts {
+	size_t size;              /**< sizeof this struct; set by init */
+	uint16_t depth;           /**< I/Os accepted and not completed, over all paths, 1 to 4095 */
+	uint16_t max_descriptors; /**< as nvmfr_qpair_opts */
+	uint32_t io_timeout_ms;   /**< as nvmfr_qpair_opts: a path that is silent for so long is lost */
+	uint64_t qpair_data;      /**< comes back in each completion */
+};
+
+/** What is known of a thread's queue pairs. */
+struct nvmfr_mqpair_info {
+	size_t size;        /**< sizeof this struct, set by the caller */
+	uint32_t in_flight; /**< I/Os accepted and not completed */
+	uint32_t waiting;   /**< of those: waiting for a path */
+	uint64_t reissued;  /**< I/Os that were issued again */
+	uint32_t paths;     /**< for nvmfr_mqpair_path() */
+	uint32_t reserved;  /**< zero */
+};
+
+/** A path of a thread. */
+struct nvmfr_mqpair_path {
+	size_t size;              /**< sizeof this struct, set by the caller */
+	struct nvmfr_ctrl *ctrl;  /**< by way of this controller */
+	uint64_t ios;             /**< I/Os sent this way */
+	uint64_t bytes_in_flight; /**< of reads and writes */
+	uint32_t in_flight;       /**< I/Os */
+	uint32_t state;           /**< enum nvmfr_state of its queue pair */
+};
+
+/**
+ * Fills opts with defaults: round robin, reads are retried, 30 s without a path.
+ *
+ * @param opts  to fill
+ * @param size  sizeof *opts
+ *
+ * Threads: any.
+ */
+NVMFR_API void nvmfr_mpath_opts_init(struct nvmfr_mpath_opts *opts, size_t size);
+
+/**
+ * Makes a multipath handle without paths. doc/paths.md has what it does.
+ *
+ * @param host  the host, which outlives it
+ * @param opts  NULL: defaults
+ * @param out   receives the handle, NULL on failure
+ *
+ * Threads: any.
+ * Returns: 0; -EINVAL or -E2BIG bad options; -ENOMEM.
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_mpath_create(struct nvmfr_host *host, const struct nvmfr_mpath_opts *opts,
+						  struct nvmfr_mpath **out);
+
+/**
+ * Adds a controller: connecting, live, or being made anew. All are of one subsystem; a namespace is used by way of it
+ * where it is the same one (NGUID, UUID, EUI-64) as under this NSID on the controllers before.
+ *
+ * @param mpath  the handle
+ * @param ctrl   of the same host; nvmfr_disconnect() answers -EBUSY as long as it is in
+ *
+ * Threads: any.
+ * Returns: 0; -EINVAL another host's, another subsystem, a discovery controller, or its namespaces are others;
+ * -EEXIST it is in already; -ENOSPC 16 are; -ENOTCONN it is lost; -ENOMEM.
+ */
+NVMFR_API int nvmfr_mpath_add(struct nvmfr_mpath *mpath, struct nvmfr_ctrl *ctrl);
+
+/**
+ * Takes a controller out: nothing new goes this way. Its queue pairs end when what is in flight on them has, at a
+ * submit or poll of their owners; until then nvmfr_disconnect() answers -EBUSY.
+ *
+ * @param mpath  the handle
+ * @param ctrl   a controller of it
+ *
+ * Threads: any.
+ * Returns: 0; -ENOENT it is not in; -EINVAL.
+ */
+NVMFR_API int nvmfr_mpath_remove(struct nvmfr_mpath *mpath, struct nvmfr_ctrl *ctrl);
+
+/**
+ * Ends a multipath handle; its controllers stay.
+ *
+ * @param mpath  the handle, or NULL
+ *
+ * Threads: any; before its host ends.
+ * Returns: 0; -EBUSY threads have queue pairs of it, and nothing happened.
+ */
+NVMFR_API int nvmfr_mpath_destroy(struct nvmfr_mpath *mpath);
+
+/**
+ * Fills opts with defaults: depth 128, 4 descriptors, 30 s timeout.
+ *
+ * @param opts  to fill
+ * @param size  sizeof *opts
+ *
+ * Threads: any.
+ */
+NVMFR_API void nvmfr_mqpair_opts_init(struct nvmfr_mqpair_opts *opts, size_t size);
+
+/**
+ * Makes a thread's queue pairs, one a path, and returns without waiting: I/Os wait for the first of them. Paths
+ * that come later are taken up by submit and poll.
+ *
+ * @param mpath  the handle
+ * @param opts   NULL: defaults
+ * @param out    receives them, NULL on failure
+ *
+ * Threads: any; from then on it belongs to one thread at a time.
+ * Returns: 0; -EINVAL or -E2BIG bad options; -EMFILE or -ENFILE no descriptor; -ENOMEM; -EOWNERDEAD.
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_mqpair_create(struct nvmfr_mpath *mpath, const struct nvmfr_mqpair_opts *opts,
+						   struct nvmfr_mqpair **out);
+
+/**
+ * Submits n I/Os, each by way of a path that can be used. Without one they are accepted, too, and wait.
+ *
+ * @param mq   the queue pairs
+ * @param ios  n of them; free again on return. nsid: as on the controllers, where it is the same on all
+ * @param n    1 or more
+ *
+ * Threads: the owner.
+ * Returns: how many were taken; an error only if none was: -EAGAIN no room, else as nvmfr_submit().
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_mqpair_submit(struct nvmfr_mqpair *mq, const struct nvmfr_io *ios, unsigned int n);
+
+/**
+ * Collects completions, without waiting, and issues what waits. Each I/O has one completion: its last path's, or,
+ * when there was none for no_path_timeout_ms, -EHOSTUNREACH (it was not done) or -ECONNABORTED (outcome unknown).
+ *
+ * @param mq   the queue pairs
+ * @param out  room for max
+ * @param max  1 or more
+ *
+ * Threads: the owner.
+ * Returns: how many; -EINVAL; -EOWNERDEAD in a forked child.
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_mqpair_poll(struct nvmfr_mqpair *mq, struct nvmfr_completion *out,
+						 unsigned int max);
+
+/**
+ * Collects completions as nvmfr_wait() does.
+ *
+ * @param mq          the queue pairs
+ * @param out         room for max
+ * @param min         1 to max
+ * @param max         1 or more
+ * @param timeout_ms  -1: no bound of its own
+ *
+ * Threads: the owner.
+ * Returns: as nvmfr_wait().
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_mqpair_wait(struct nvmfr_mqpair *mq, struct nvmfr_completion *out,
+						 unsigned int min, unsigned int max, int timeout_ms);
+
+/**
+ * A descriptor to sleep on after nvmfr_mqpair_arm() answered 0: readable at the next completion of any path, when
+ * the service has something to say, and when an I/O has waited long enough.
+ *
+ * @param mq  the queue pairs
+ *
+ * Threads: the owner.
+ * Returns: the descriptor, owned by mq; -EINVAL; -EOWNERDEAD in a forked child.
+ */
+NVMFR_API int nvmfr_mqpair_fd(const struct nvmfr_mqpair *mq);
+
+/**
+ * Asks for a wake-up. Poll until 0, arm, and only if it answers 0 sleep on the descriptor.
+ *
+ * @param mq  the queue pairs
+ *
+ * Threads: the owner.
+ * Returns: as nvmfr_group_arm().
+ */
+NVMFR_API int nvmfr_mqpair_arm(struct nvmfr_mqpair *mq);
+
+/**
+ * What is known of a thread's queue pairs.
+ *
+ * @param mq    the queue pairs
+ * @param info  with size set; filled as far as it goes
+ *
+ * Threads: the owner.
+ * Returns: 0; -EINVAL; -EOWNERDEAD in a forked child.
+ */
+NVMFR_API int nvmfr_mqpair_info(struct nvmfr_mqpair *mq, struct nvmfr_mqpair_info *info);
+
+/**
+ * What is known of a path.
+ *
+ * @param mq     the queue pairs
+ * @param index  0 to nvmfr_mqpair_info.paths - 1
+ * @param path   with size set; filled as far as it goes
+ *
+ * Threads: the owner.
+ * Returns: 0; -ENOENT there are fewer; -EINVAL; -EOWNERDEAD in a forked child.
+ */
+NVMFR_API int nvmfr_mqpair_path(struct nvmfr_mqpair *mq, uint32_t index, struct nvmfr_mqpair_path *path);
+
+/**
+ * Ends a thread's queue pairs. I/Os in flight get no completion; when it returns no peer can touch their memory.
+ *
+ * @param mq  the queue pairs, or NULL
+ *
+ * Threads: the owner.
+ */
+NVMFR_API void nvmfr_mqpair_destroy(struct nvmfr_mqpair *mq);
 
 #ifdef __cplusplus
 }

@@ -51,7 +51,9 @@ struct nvmfr_soft_opts {
 	uint8_t ready_timeout;  /**< CAP.TO, 500 ms units */
 	uint32_t ready_after_us; /**< CSTS.RDY comes so long after CC.EN */
 	uint32_t oaes;          /**< Identify Controller OAES */
-	uint8_t reserved[8];    /**< zero */
+	uint16_t ana_groups;    /**< Identify Controller NANAGRPID, at most 8; 0: no ANA. OAES is another matter */
+	uint8_t anatt;          /**< Identify Controller ANATT, seconds */
+	uint8_t reserved[5];    /**< zero */
 };
 
 /**
@@ -102,7 +104,7 @@ struct nvmfr_soft_ns_opts {
 	uint32_t nsid;        /**< 0: the lowest free one */
 	uint32_t block_bytes; /**< 512 or 4096 */
 	uint32_t flags;       /**< enum nvmfr_soft_ns_flags */
-	uint32_t reserved;    /**< zero */
+	uint32_t ana_group;   /**< 1 to ana_groups of the target; 0: the first one. Not looked at without ANA */
 };
 
 /**
@@ -149,6 +151,36 @@ NVMFR_API int nvmfr_soft_ns_remove(struct nvmfr_soft_target *target, uint32_t ns
  * Returns: 0; -ENOENT; -EINVAL a size that cannot be, or a file; -ENOMEM.
  */
 NVMFR_API int nvmfr_soft_ns_resize(struct nvmfr_soft_target *target, uint32_t nsid, uint64_t size_bytes);
+
+/** Ports of a target, counted from 1: ways to it, each with ANA states of its own. */
+#define NVMFR_SOFT_PORTS 8
+
+/**
+ * Shuts or opens a port of a target. What is shut drops its connections and is unreachable; all are open at first.
+ *
+ * @param target  the target
+ * @param port    1 to NVMFR_SOFT_PORTS, as in `nvmf+soft://NAME?port=1`
+ * @param up      0: shuts it
+ *
+ * Threads: any.
+ * Returns: 0; -EINVAL.
+ */
+NVMFR_API int nvmfr_soft_port_set(struct nvmfr_soft_target *target, uint32_t port, uint32_t up);
+
+/**
+ * Sets the ANA state of a group by way of a port, and announces it to the port's controllers (those that enabled
+ * the event, which needs its bit in oaes). In a state that is not accessible reads and writes are refused with that
+ * state's status. All are NVMFR_ANA_OPTIMIZED at first.
+ *
+ * @param target  the target, made with ana_groups
+ * @param port    1 to NVMFR_SOFT_PORTS, or NVMFR_SOFT_ANY: all
+ * @param group   1 to ana_groups, or NVMFR_SOFT_ANY: all
+ * @param state   enum nvmfr_ana_state; others go out as they are, 0 to 15
+ *
+ * Threads: any.
+ * Returns: 0; -EINVAL.
+ */
+NVMFR_API int nvmfr_soft_ana_set(struct nvmfr_soft_target *target, uint32_t port, uint32_t group, uint32_t state);
 
 /** Some asynchronous events for nvmfr_soft_notify(). */
 enum nvmfr_soft_notice {

@@ -179,6 +179,8 @@ static void describe_ns(const struct ns_entry *entry, struct nvmfr_ns_info *info
 		.block_bytes = 1u << entry->shift,
 		.metadata_bytes = entry->metadata_bytes,
 		.read_only = entry->write_protected,
+		.ana_state = entry->ana_state,
+		.ana_group = entry->ana_group,
 	};
 	memcpy(info->nguid, entry->nguid, sizeof(info->nguid));
 	memcpy(info->uuid, entry->uuid, sizeof(info->uuid));
@@ -220,6 +222,10 @@ int nvmfr_disconnect(struct nvmfr_ctrl *ctrl, int timeout_ms)
 		return 0;
 	}
 	host = lock(ctrl);
+	if (ctrl->mpaths) {
+		pthread_mutex_unlock(&host->lock);
+		return nvmfr__fail(-EBUSY, "the controller is a path: nvmfr_mpath_remove() first");
+	}
 	if (ctrl->entries) {
 		pthread_mutex_unlock(&host->lock);
 		return nvmfr__fail(-EBUSY,

@@ -164,6 +164,8 @@ static void put_namespaces(struct json *j, const struct ns_table *table)
 		nvmfr__json_uint(j, "block_bytes", UINT64_C(1) << entry->shift);
 		nvmfr__json_uint(j, "metadata_bytes", entry->metadata_bytes);
 		nvmfr__json_bool(j, "read_only", entry->write_protected);
+		nvmfr__json_uint(j, "ana_state", entry->ana_state);
+		nvmfr__json_uint(j, "ana_group", entry->ana_group);
 		if (entry->refusal)
 			nvmfr__json_text(j, "no_io", entry->refusal);
 		nvmfr__json_close(j, '}');

@@ -188,6 +188,42 @@ int nvmfr_soft_notify(struct nvmfr_soft_target *target, uint32_t notice)
 	return err;
 }
 
+static int check_port(uint32_t port)
+{
+	return port - 1 < NVMFR_SOFT_PORTS
+		       ? 0
+		       : nvmfr__fail(-EINVAL, "soft target: port %u is not from 1 to %d", port,
+				     NVMFR_SOFT_PORTS);
+}
+
+int nvmfr_soft_port_set(struct nvmfr_soft_target *target, uint32_t port, uint32_t up)
+{
+	int err = check_target(target);
+
+	if (!err)
+		err = check_port(port);
+	if (!err)
+		nvmfr__soft_port_set(target, port, up);
+	return err;
+}
+
+int nvmfr_soft_ana_set(struct nvmfr_soft_target *target, uint32_t port, uint32_t group,
+		       uint32_t state)
+{
+	int err = check_target(target);
+
+	if (!err && port != NVMFR_SOFT_ANY)
+		err = check_port(port);
+	if (!err && group != NVMFR_SOFT_ANY && group - 1 >= target->opts.ana_groups)
+		err = nvmfr__fail(-EINVAL, "soft target: ANA group %u is not from 1 to %u", group,
+				  target->opts.ana_groups);
+	if (!err && state > 15)
+		err = nvmfr__fail(-EINVAL, "soft target: ANA state %u is not from 0 to 15", state);
+	if (!err)
+		nvmfr__soft_ana_set(target, port, group, (uint8_t)state);
+	return err;
+}
+
 int nvmfr_soft_discovery_set(struct nvmfr_soft_target *target, const void *entries, uint32_t count)
 {
 	int err = check_target(target);

@@ -61,6 +61,8 @@ void nvmfr__admin_close(struct nvmfr_ctrl *ctrl)
 	ctrl->aer_ns = 0;
 	ctrl->notices = ctrl->working = 0;
 	ctrl->notice_ns = ctrl->end_ns = 0;
+	ctrl->ana_due_ns = 0;
+	ctrl->ana_overdue = false;
 }
 
 /* ---- keep-alive ------------------------------------------------------------------------------ */

@@ -28,6 +28,7 @@ int nvmfr__attempt_start(struct nvmfr_ctrl *ctrl, uint16_t qid, uint16_t depth,
 		.dst = ctrl->dst,
 		.src = ctrl->src,
 		.target = ctrl->soft,
+		.soft_port = ctrl->target.soft_port,
 	};
 	int err = ctrl->ops->ep_create(ctrl->fab, &params, out);
 

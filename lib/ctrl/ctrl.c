@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "ctrl/ana.h"
 #include "ctrl/notice.h"
 #include "ctrl/nsscan.h"
 #include "ctrl/passthrough.h"
@@ -260,6 +261,7 @@ uint64_t nvmfr__ctrl_pass(struct nvmfr_ctrl *ctrl)
 	uint64_t due = nvmfr__admin_pass(ctrl);
 
 	due = nvmfr__min_u64(due, recover_pass(ctrl));
+	due = nvmfr__min_u64(due, nvmfr__ana_pass(ctrl));
 	nvmfr__notice_start(ctrl);
 	due = nvmfr__min_u64(due, nvmfr__sequence_pass(ctrl));
 	due = nvmfr__min_u64(due, nvmfr__notice_due(ctrl));

@@ -17,6 +17,7 @@
 #include "ctrl/resolve.h"
 #include "ctrl/target.h"
 #include "queue/qpair.h"
+#include "wire/ana.h"
 #include "wire/discovery.h"
 #include "wire/fabrics.h"
 #include "wire/identify.h"
@@ -164,6 +165,13 @@ struct nvmfr_ctrl {
 	uint32_t changed_count;
 	bool scan_all; /* what changed was told once and could not be read */
 
+	/* ANA; see ana.h */
+	struct ana_reader ana; /* while the log is read */
+	uint64_t ana_count; /* its change count; 0: it could not be read */
+	uint64_t ana_due_ns; /* a namespace is in transition: until then at most; 0: none is */
+	bool ana_overdue; /* one was for longer than that */
+
+	unsigned int mpaths; /* handles that it is a path of */
 	struct entry *entries;
 	unsigned int connecting; /* entries in ENTRY_FABRIC and ENTRY_CONNECT */
 	unsigned int waiting; /* in ENTRY_WAITING */

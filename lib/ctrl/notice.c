@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "base/probe.h"
+#include "ctrl/ana.h"
 #include "ctrl/dlog.h"
 #include "ctrl/nsscan.h"
 #include "wire/discovery.h"
@@ -126,39 +127,13 @@ static int refused_changed(struct nvmfr_ctrl *ctrl, uint16_t status)
 	return STEP_NEXT;
 }
 
-/* Both pages begin with their change counter: 8 bytes, little endian. */
-static void tell_counter(struct nvmfr_ctrl *ctrl, enum nvmfr_event_type type, uint64_t counter)
+static void tell_generation(struct nvmfr_ctrl *ctrl, uint64_t counter)
 {
-	const struct nvmfr_event event = { .ctrl = ctrl, .type = type, .value = counter };
+	const struct nvmfr_event event = { .ctrl = ctrl,
+					   .type = NVMFR_EVENT_DISCOVERY_CHANGED,
+					   .value = counter };
 
 	nvmfr__events_push(&ctrl->host->events, &event);
-}
-
-static uint64_t counter_of(const struct nvmfr_ctrl *ctrl)
-{
-	le64 counter;
-
-	memcpy(&counter, ctrl->data, sizeof(counter));
-	return from_le64(counter);
-}
-
-static int start_ana(struct nvmfr_ctrl *ctrl)
-{
-	return nvmfr__send_get_log(ctrl, NVME_LID_ANA, CTRL_PAGE_BYTES, 0, false);
-}
-
-static int answer_ana(struct nvmfr_ctrl *ctrl, uint64_t result)
-{
-	(void)result;
-	tell_counter(ctrl, NVMFR_EVENT_ANA_CHANGED, counter_of(ctrl));
-	return STEP_NEXT;
-}
-
-static int refused_ana(struct nvmfr_ctrl *ctrl, uint16_t status)
-{
-	(void)status;
-	tell_counter(ctrl, NVMFR_EVENT_ANA_CHANGED, 0);
-	return STEP_NEXT;
 }
 
 static int start_discovery(struct nvmfr_ctrl *ctrl)
@@ -169,15 +144,18 @@ static int start_discovery(struct nvmfr_ctrl *ctrl)
 
 static int answer_discovery(struct nvmfr_ctrl *ctrl, uint64_t result)
 {
+	le64 counter;
+
 	(void)result;
-	tell_counter(ctrl, NVMFR_EVENT_DISCOVERY_CHANGED, counter_of(ctrl));
+	memcpy(&counter, ctrl->data, sizeof(counter));
+	tell_generation(ctrl, from_le64(counter));
 	return STEP_NEXT;
 }
 
 static int refused_discovery(struct nvmfr_ctrl *ctrl, uint16_t status)
 {
 	(void)status;
-	tell_counter(ctrl, NVMFR_EVENT_DISCOVERY_CHANGED, 0);
+	tell_generation(ctrl, 0);
 	return STEP_NEXT;
 }
 
@@ -189,10 +167,12 @@ static const struct step namespace_steps[] = {
 	{ "active namespaces",           nvmfr__start_ns_list,   nvmfr__answer_ns_list, NULL },
 	{ "identify namespace",          nvmfr__start_ns,        nvmfr__answer_ns,     nvmfr__refused_ns },
 	{ "namespace descriptors",       nvmfr__start_ns_descs,  nvmfr__answer_ns_descs, nvmfr__refused_ns_descs },
+	{ "ANA log",                     nvmfr__start_ana_scan,  nvmfr__answer_ana,    nvmfr__refused_ana },
 	{ "publish namespaces",          nvmfr__publish_ns,      NULL,                 NULL },
 };
 static const struct step ana_steps[] = {
-	{ "ANA log",                     start_ana,              answer_ana,           refused_ana },
+	{ "ANA log",                     nvmfr__start_ana,       nvmfr__answer_ana,    nvmfr__refused_ana },
+	{ "publish ANA states",          nvmfr__publish_ana,     NULL,                 NULL },
 };
 static const struct step discovery_steps[] = {
 	{ "discovery log",               start_discovery,        answer_discovery,     refused_discovery },
@@ -205,6 +185,7 @@ static const struct {
 } works[] = {
 	{ NOTICE_NAMESPACES, namespace_steps, ARRAY_SIZE(namespace_steps) },
 	{ NOTICE_ANA,        ana_steps,       ARRAY_SIZE(ana_steps) },
+	{ NOTICE_ANA_LOOK,   ana_steps,       ARRAY_SIZE(ana_steps) },
 	{ NOTICE_DISCOVERY,  discovery_steps, ARRAY_SIZE(discovery_steps) },
 	{ NOTICE_LOG_READ,   nvmfr__dlog_steps, DLOG_STEPS },
 };

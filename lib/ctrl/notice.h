@@ -15,6 +15,7 @@ enum {
 	NOTICE_ANA = 2,
 	NOTICE_DISCOVERY = 4,
 	NOTICE_LOG_READ = 8, /* asked for by the application: dlog.h */
+	NOTICE_ANA_LOOK = 16, /* as NOTICE_ANA, but nobody told of a change */
 };
 
 enum { NOTICE_RETRY_FIRST_MS = 1000, NOTICE_RETRY_MAX_MS = 60000 };

@@ -32,6 +32,7 @@ void nvmfr__ns_scan_end(struct nvmfr_ctrl *ctrl)
 	ctrl->nsid_at = 0;
 	nvmfr__ns_table_put(ctrl->ns_next);
 	ctrl->ns_next = NULL;
+	ctrl->ana = (struct ana_reader){ 0 };
 }
 
 /* ---- the list: pages of 1,024, memory only for what is active -------------------------------- */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "ctrl/ana.h"
 #include "ctrl/ctrl.h"
 #include "ctrl/nsscan.h"
 #include "wire/admin.h"
@@ -347,6 +348,7 @@ const struct step nvmfr__connect_steps[] = {
 	{ "active namespaces",           nvmfr__start_ns_list,   nvmfr__answer_ns_list, NULL },
 	{ "identify namespace",          nvmfr__start_ns,        nvmfr__answer_ns,     nvmfr__refused_ns },
 	{ "namespace descriptors",       nvmfr__start_ns_descs,  nvmfr__answer_ns_descs, nvmfr__refused_ns_descs },
+	{ "ANA log",                     nvmfr__start_ana_scan,  nvmfr__answer_ana,    nvmfr__refused_ana },
 	{ "publish namespaces",          nvmfr__publish_ns,      NULL,                 NULL },
 	{ "arm event requests",          start_aers,             NULL,                 NULL },
 	{ "register buffers",            start_buffers,          NULL,                 NULL },

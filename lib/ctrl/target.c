@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <nvmfr/soft.h>
+
 #include "base/err.h"
 
 #define RDMA_SCHEME "nvmf+rdma://"
@@ -138,7 +140,7 @@ static int parse_rdma(struct target *out, const char *rest)
 	return err;
 }
 
-/* ---- nvmf+soft:[//NAME][/PATH][?size=,block=,ro=,latency_us=] -------------------------------------------- */
+/* ---- nvmf+soft:[//NAME][/PATH][?size=,block=,ro=,latency_us=], or [?port=] of one with a name ---------- */
 
 static int soft_block(struct target *out, uint64_t bytes)
 {
@@ -158,6 +160,20 @@ static int soft_latency(struct target *out, uint64_t us)
 	return 0;
 }
 
+/* All that a target with a name leaves open. */
+static int soft_port(struct target *out, const char *key, const char *value, uint64_t port)
+{
+	if (strcmp(key, "port") != 0)
+		return nvmfr__fail(-EINVAL,
+				   "soft URI: a target with a name brings its own namespaces; leave '%s=%s' out",
+				   key, value);
+	if (port == 0 || port > NVMFR_SOFT_PORTS)
+		return nvmfr__fail(-EINVAL, "soft URI: port=%llu is not from 1 to %d",
+				   (unsigned long long)port, NVMFR_SOFT_PORTS);
+	out->soft_port = (uint8_t)(port - 1);
+	return 0;
+}
+
 static int soft_option(struct target *out, const char *key, const char *value)
 {
 	uint64_t number;
@@ -165,6 +181,8 @@ static int soft_option(struct target *out, const char *key, const char *value)
 
 	if (err)
 		return nvmfr__fail_wrap(err, "soft URI: %s", key);
+	if (out->name[0])
+		return soft_port(out, key, value, number);
 	if (strcmp(key, "block") == 0)
 		return soft_block(out, number);
 	if (strcmp(key, "latency_us") == 0)
@@ -237,11 +255,6 @@ static int parse_soft(struct target *out, const char *rest)
 		err = percent_decode(out->path);
 	if (!err && query)
 		err = parse_query(out, query);
-	if (!err && query && out->name[0])
-		err = nvmfr__fail(
-			-EINVAL,
-			"soft URI: a target with a name brings its own namespaces; leave '?%s' out",
-			strchr(rest, '?') + 1);
 	return err;
 }
 

@@ -24,6 +24,7 @@ struct target {
 	uint64_t size_bytes;
 	uint32_t latency_us;
 	bool read_only;
+	uint8_t soft_port; /* of the one with a name, from 0 on */
 };
 
 #define TARGET_DEFAULT_PORT "4420"

@@ -95,6 +95,7 @@ struct fab_ep_params {
 	struct sockaddr_storage dst; /* verbs */
 	struct sockaddr_storage src; /* verbs; ss_family AF_UNSPEC: routing chooses */
 	struct nvmfr_soft_target *target; /* soft */
+	uint8_t soft_port; /* of it, from 0 on */
 };
 
 /*

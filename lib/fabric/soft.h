@@ -40,6 +40,7 @@ enum {
 	SOFT_MAX_DEPTH = 32768,
 	SOFT_PASS_COMMANDS = 32,  /* a pass is bounded, so that nobody waits long for its end */
 	SOFT_AERS = 4,
+	SOFT_ANA_GROUPS = 8,
 	SOFT_NOTICES = 8,         /* that wait for a request, a controller */
 	SOFT_COPY_RANGES = 128,   /* MSRC, MSSRL, MCL */
 	SOFT_COPY_RANGE_BLOCKS = 32768,
@@ -130,6 +131,7 @@ struct soft_ep {
 	uint64_t latency_ns;
 	bool threaded;
 	bool in_capsule;
+	uint8_t port;             /* from 0 on */
 	uint16_t qid;
 	struct fab_send *sends;
 	uint64_t *due_ns;         /* by position, written by post_send; only with a latency */
@@ -203,6 +205,7 @@ struct soft_ns {
 	size_t room_bytes;        /* of memory, for a resize: mapped behind it, and not accessible */
 	bool is_file;
 	bool read_only;
+	uint32_t ana_group;       /* from 1 on */
 };
 
 /* Replaced as a whole, never changed. Ascending by NSID. */
@@ -262,6 +265,8 @@ struct nvmfr_soft_target {
 	_Atomic uint32_t waiting; /* for lock: the thread lets them in */
 	bool dead;
 	uint16_t last_cntlid;
+	bool shut[NVMFR_SOFT_PORTS];
+	_Atomic uint8_t ana[NVMFR_SOFT_PORTS][SOFT_ANA_GROUPS]; /* enum nvmfr_ana_state */
 	struct soft_ep *eps;
 	struct soft_ctrl *ctrls;
 	struct soft_ns_table *_Atomic namespaces;
@@ -307,6 +312,8 @@ int nvmfr__soft_ns_remove(struct nvmfr_soft_target *target, uint32_t nsid);
 int nvmfr__soft_ns_resize(struct nvmfr_soft_target *target, uint32_t nsid, uint64_t size_bytes);
 int nvmfr__soft_discovery_set(struct nvmfr_soft_target *target, const void *entries, uint32_t count);
 void nvmfr__soft_notify(struct nvmfr_soft_target *target, uint32_t notice);
+void nvmfr__soft_port_set(struct nvmfr_soft_target *target, uint32_t port, bool up);
+void nvmfr__soft_ana_set(struct nvmfr_soft_target *target, uint32_t port, uint32_t group, uint8_t state);
 
 int nvmfr__soft_fault_add(struct nvmfr_soft_target *target, const struct nvmfr_soft_fault *fault);
 void nvmfr__soft_fault_clear(struct nvmfr_soft_target *target);
@@ -417,11 +424,19 @@ bool nvmfr__soft_ctrl_ready(struct nvmfr_soft_target *target, const struct soft_
 void nvmfr__soft_admin(struct soft_cmd *cmd);
 void nvmfr__soft_ns_changed(struct nvmfr_soft_target *target, uint32_t nsid);
 void nvmfr__soft_tell(struct nvmfr_soft_target *target, uint32_t notice);
+void nvmfr__soft_tell_one(struct soft_ctrl *ctrl, uint32_t notice);
 
 /* soft_log.c: target.lock held */
 /* Room bytes of the discovery log from offset on, zeroes behind its end. Returns the bytes of the whole log. */
 uint64_t nvmfr__soft_discovery_log(const struct nvmfr_soft_target *target, uint64_t offset, unsigned char *out,
 				   size_t room);
+
+/* soft_ana.c */
+/* Room bytes of the ANA log of a port from offset on, as nvmfr__soft_discovery_log(). */
+uint64_t nvmfr__soft_ana_log(const struct nvmfr_soft_target *target, uint8_t port, uint64_t offset, unsigned char *out,
+			     size_t room);
+/* 0, or the status of a state in which nothing is read or written. */
+uint16_t nvmfr__soft_ana_status(const struct soft_ep *ep, const struct soft_ns *ns);
 
 /* soft_identify.c: target.lock held; page is NVME_IDENTIFY_BYTES, zeroed */
 uint16_t nvmfr__soft_identify(struct nvmfr_soft_target *target, const struct soft_ctrl *ctrl,

@@ -90,15 +90,19 @@ static bool is_up(const struct soft_ctrl *ctrl)
 	return !ctrl->dead && ctrl->admin;
 }
 
+void nvmfr__soft_tell_one(struct soft_ctrl *ctrl, uint32_t notice)
+{
+	if (!is_up(ctrl))
+		return;
+	add_notice(ctrl, notice);
+	announce(ctrl);
+}
+
 void nvmfr__soft_tell(struct nvmfr_soft_target *target, uint32_t notice)
 {
 	target->log_changes++;
-	for (struct soft_ctrl *ctrl = target->ctrls; ctrl; ctrl = ctrl->next) {
-		if (!is_up(ctrl))
-			continue;
-		add_notice(ctrl, notice);
-		announce(ctrl);
-	}
+	for (struct soft_ctrl *ctrl = target->ctrls; ctrl; ctrl = ctrl->next)
+		nvmfr__soft_tell_one(ctrl, notice);
 }
 
 void nvmfr__soft_notify(struct nvmfr_soft_target *target, uint32_t notice)
@@ -287,9 +291,7 @@ static void get_features(struct soft_cmd *cmd)
 
 /* ---- log pages -------------------------------------------------------------------------------- */
 
-enum { LOG_ROOM = 4096,
-       ANA_HEADER_BYTES = 16,
-       SOFT_KELVIN = 313 };
+enum { LOG_ROOM = 4096, SOFT_KELVIN = 313 };
 
 static size_t changed_log(struct soft_ctrl *ctrl, unsigned char *log)
 {
@@ -305,15 +307,6 @@ static size_t changed_log(struct soft_ctrl *ctrl, unsigned char *log)
 		memcpy(log + i * sizeof(nsid), &nsid, sizeof(nsid));
 	}
 	return NVME_CHANGED_NS_BYTES;
-}
-
-/* Without groups: only that something changed is told. */
-static size_t ana_log(const struct nvmfr_soft_target *target, unsigned char *log)
-{
-	le64 changes = to_le64(target->log_changes);
-
-	memcpy(log, &changes, sizeof(changes));
-	return ANA_HEADER_BYTES;
 }
 
 /* target.lock is held: no endpoint comes or goes. */
@@ -397,8 +390,9 @@ static uint64_t build_log(struct soft_cmd *cmd, uint8_t lid, uint64_t offset, un
 	case NVME_LID_CHANGED_NS:
 		return ctrl->discovery ? 0 : changed_log(ctrl, log);
 	case NVME_LID_ANA:
-		return cmd->ep->target->opts.oaes & NVME_AEC_ANA_CHANGE
-			       ? ana_log(cmd->ep->target, log)
+		return cmd->ep->target->opts.oaes & NVME_AEC_ANA_CHANGE ||
+				       cmd->ep->target->opts.ana_groups
+			       ? nvmfr__soft_ana_log(cmd->ep->target, cmd->ep->port, offset, log, LOG_ROOM)
 			       : 0;
 	case NVME_LID_DISCOVERY:
 		return ctrl->discovery
@@ -437,7 +431,8 @@ static void get_log(struct soft_cmd *cmd)
 		nvmfr__soft_refuse(cmd, NVME_ST_INVALID_FIELD);
 		return;
 	}
-	if ((uint8_t)cdw10 == NVME_LID_DISCOVERY)
+	/* These are built from the offset on. */
+	if ((uint8_t)cdw10 == NVME_LID_DISCOVERY || (uint8_t)cdw10 == NVME_LID_ANA)
 		offset = 0;
 	if (!nvmfr__soft_transfer(cmd, log + offset, (uint32_t)dwords * 4, true))
 		return;

@@ -323,6 +323,7 @@ static struct soft_ep *new_ep(struct fab *fab, const struct fab_ep_params *param
 	ep->threaded = ep->target->threaded;
 	ep->latency_ns = ep->target->opts.latency_us * UINT64_C(1000);
 	ep->in_capsule = params->in_capsule;
+	ep->port = params->soft_port;
 	ep->qid = params->qid;
 	ep->timer_fd = -1;
 	ep->kato_due_ns = SOFT_NEVER;

@@ -42,6 +42,16 @@ static void put_limits(const struct nvmfr_soft_opts *opts, struct nvme_id_ctrl *
 	id->msdbd = opts->msdbd;
 }
 
+/* All five states are reported; a namespace stays in its group. */
+static void put_ana(const struct nvmfr_soft_opts *opts, struct nvme_id_ctrl *id)
+{
+	id->cmic |= NVME_CMIC_ANA;
+	id->anatt = opts->anatt;
+	id->anacap = 0x5f;
+	id->anagrpmax = to_le32(opts->ana_groups);
+	id->nanagrpid = to_le32(opts->ana_groups);
+}
+
 static void identify_ctrl(const struct nvmfr_soft_target *target, const struct soft_ctrl *ctrl,
 			  unsigned char *page)
 {
@@ -66,6 +76,8 @@ static void identify_ctrl(const struct nvmfr_soft_target *target, const struct s
 	put_text(id.mn, sizeof(id.mn), "nvmfr soft target");
 	put_text(id.fr, sizeof(id.fr), "1");
 	put_limits(&target->opts, &id);
+	if (target->opts.ana_groups)
+		put_ana(&target->opts, &id);
 	if (ctrl->discovery)
 		memcpy(id.subnqn, NVME_DISCOVERY_NQN, sizeof(NVME_DISCOVERY_NQN));
 	else
@@ -109,6 +121,7 @@ static uint16_t identify_ns(struct nvmfr_soft_target *target, uint32_t nsid, uns
 	id.mssrl = to_le16(SOFT_COPY_RANGE_BLOCKS);
 	id.mcl = to_le32(SOFT_COPY_BLOCKS);
 	id.msrc = SOFT_COPY_RANGES - 1;
+	id.anagrpid = to_le32(target->opts.ana_groups ? ns->ana_group : 0);
 	id.lbaf[0].lbads = (uint8_t)ns->shift;
 	id.nsattr = ns->read_only ? NVME_NSATTR_WRITE_PROTECTED : 0;
 	make_nguid(target, nsid, id.nguid);

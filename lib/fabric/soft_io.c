@@ -482,6 +482,11 @@ void nvmfr__soft_io(struct soft_cmd *cmd)
 		nvmfr__soft_refuse(cmd, NVME_ST_INVALID_NAMESPACE);
 		return;
 	}
+	if (unlikely(target->opts.ana_groups)) {
+		cmd->status = nvmfr__soft_ana_status(cmd->ep, ns);
+		if (cmd->status)
+			return;
+	}
 	switch (cmd->sqe->opcode) {
 	case NVME_IO_READ:
 		do_read(cmd, ns);

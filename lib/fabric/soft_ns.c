@@ -137,9 +137,8 @@ static int check_opts(const struct nvmfr_soft_ns_opts *opts)
 	if (opts->block_bytes != 512 && opts->block_bytes != 4096)
 		return nvmfr__fail(-EINVAL, "soft namespace: blocks of %u bytes, 512 and 4096 can be",
 				   opts->block_bytes);
-	if (opts->flags & ~(uint32_t)NVMFR_SOFT_NS_READ_ONLY || opts->reserved)
-		return nvmfr__fail(-EINVAL, "soft namespace: unknown flags %xh or reserved %xh",
-				   opts->flags, opts->reserved);
+	if (opts->flags & ~(uint32_t)NVMFR_SOFT_NS_READ_ONLY)
+		return nvmfr__fail(-EINVAL, "soft namespace: unknown flags %xh", opts->flags);
 	if (opts->nsid > INT32_MAX)
 		return nvmfr__fail(-EINVAL, "soft namespace: ID %u is out of range", opts->nsid);
 	if (!opts->path && opts->size_bytes > INT64_MAX / 2)
@@ -163,6 +162,7 @@ static int ns_new(const struct nvmfr_soft_ns_opts *opts, struct soft_ns **out)
 		return nvmfr__fail(-ENOMEM, "soft namespace: no memory");
 	ns->shift = opts->block_bytes == 512 ? 9 : 12;
 	ns->read_only = opts->flags & NVMFR_SOFT_NS_READ_ONLY;
+	ns->ana_group = opts->ana_group ? opts->ana_group : 1;
 	if (opts->path) {
 		err = map_path(ns, opts);
 	} else {
@@ -268,7 +268,11 @@ int nvmfr__soft_ns_add(struct nvmfr_soft_target *target, const struct nvmfr_soft
 	if (nsid < 0)
 		return nsid;
 	nvmfr__soft_lock(target);
-	nsid = table_insert(target, ns, opts->nsid);
+	if (target->opts.ana_groups && ns->ana_group > target->opts.ana_groups)
+		nsid = nvmfr__fail(-EINVAL, "soft target '%s': ANA group %u, it has %u", target->name,
+				   ns->ana_group, target->opts.ana_groups);
+	else
+		nsid = table_insert(target, ns, opts->nsid);
 	nvmfr__soft_unlock(target);
 	if (nsid < 0)
 		ns_free(ns);

@@ -80,6 +80,9 @@ static int check_opts(const struct nvmfr_soft_opts *opts)
 	for (size_t i = 0; i < sizeof(opts->reserved); i++)
 		if (opts->reserved[i])
 			return nvmfr__fail(-EINVAL, "soft target: reserved bytes are not zero");
+	if (opts->ana_groups > SOFT_ANA_GROUPS)
+		return nvmfr__fail(-EINVAL, "soft target: %u ANA groups, at most %d can be",
+				   opts->ana_groups, SOFT_ANA_GROUPS);
 	return opts->subnqn ? nvme_nqn_check("soft target: subnqn", opts->subnqn) : 0;
 }
 
@@ -120,6 +123,7 @@ int nvmfr__soft_target_new(struct fab_host *fh, const char *name, const struct n
 	target->opts.subnqn = target->subnqn;
 	target->refs = 1;
 	target->namespaces = none;
+	memset(target->ana, NVMFR_ANA_OPTIMIZED, sizeof(target->ana));
 	target->threaded = opts->flags & NVMFR_SOFT_THREAD;
 	init_sync(target);
 	if (target->threaded)
@@ -314,6 +318,10 @@ static void answer_request(struct soft_ep *ep, const void *req, size_t bytes)
 		return;
 	if (ep->target->dead) {
 		reject(ep, 0);
+		return;
+	}
+	if (ep->target->shut[ep->port]) {
+		refuse(ep, -EHOSTUNREACH, false, "the address does not answer: its port is shut");
 		return;
 	}
 	status = check_request(ep, req, bytes, &request);

@@ -93,12 +93,12 @@ static int post_send(struct fab_ep *ep, uint32_t first, uint32_t n)
 	return meter->below->post_send(ep, first, n);
 }
 
-static int post_carrying(struct fab_ep *ep, uint32_t first, uint32_t n)
+static int post_carrying(struct fab_ep *ep, uint32_t first, uint32_t n, uint32_t told)
 {
 	struct qpair_meter *meter = ep->meter;
 
 	note_sent(meter, ep, first, n);
-	return meter->below->post_carrying(ep, first, n);
+	return meter->below->post_carrying(ep, first, n, told);
 }
 
 /* A response that nobody waits for is the queue pair's to judge. */

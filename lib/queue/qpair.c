@@ -313,6 +313,9 @@ void nvmfr__qpair_adopt(struct nvmfr_qpair *qp)
 	if (qp->retry)
 		nvmfr__retry_adopt(qp);
 	qpair_credit(qp);
+	/* A submit may be the first to hear of it: the group's poll has to tell the rest, and let go of it. */
+	if (qp->group && qp->state == LINK_LOST)
+		nvmfr__group_ask_again(qp);
 }
 
 void nvmfr__qpair_fault(struct nvmfr_qpair *qp, int err, const char *fmt, ...)

@@ -53,9 +53,12 @@ enum nvme_status {
 	NVME_ST_WRITE_FAULT = 0x280,
 	NVME_ST_UNRECOVERED_READ = 0x281,
 	NVME_ST_COMPARE_FAILURE = 0x285,
+	NVME_ST_INTERNAL_PATH = 0x300,
 	NVME_ST_ANA_PERSISTENT_LOSS = 0x301,
 	NVME_ST_ANA_INACCESSIBLE = 0x302,
 	NVME_ST_ANA_TRANSITION = 0x303,
+	NVME_ST_CTRL_PATHING = 0x360,
+	NVME_ST_HOST_PATHING = 0x370,
 };
 
 static inline uint16_t nvme_cqe_status(const struct nvme_cqe *cqe)
@@ -82,6 +85,12 @@ static inline bool nvme_status_more(uint16_t status)
 static inline bool nvme_status_dnr(uint16_t status)
 {
 	return status >> 14 & 1;
+}
+
+/* It says something of the way to the namespace and nothing of the command: another way may do. */
+static inline bool nvme_status_is_path(uint16_t status)
+{
+	return (status >> 8 & 7) == NVME_SCT_PATH && !nvme_status_dnr(status);
 }
 
 const char *nvme_status_name(uint16_t status); /* never NULL */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "wire/ana.h"
 #include "wire/cm.h"
 #include "wire/discovery.h"
 #include "wire/identify.h"
@@ -108,6 +109,27 @@ static void fuzz_discovery(const uint8_t *data, size_t bytes)
 	FUZZ_CHECK(memchr(record.subnqn, '\0', sizeof(record.subnqn)));
 }
 
+/* Pieces of 4,096 bytes: each one moves on, and none is read behind its end. */
+static void fuzz_ana(const uint8_t *data, size_t bytes)
+{
+	struct ana_reader reader = { 0 };
+	struct ana_item item;
+	uint64_t before;
+	int more = 0;
+
+	do {
+		size_t at = 0, left = reader.offset < bytes ? bytes - reader.offset : 0;
+		size_t piece = left < PAGE ? left : PAGE;
+
+		before = reader.offset;
+		while ((more = nvme_ana_next(&reader, data + (left ? before : 0), piece, &at, &item)) > 0)
+			FUZZ_CHECK(item.state < 16);
+		FUZZ_CHECK(at <= piece && reader.offset == before + at);
+		FUZZ_CHECK(reader.nsids_read <= NVME_ANA_MAX_NSIDS);
+		FUZZ_CHECK(more < 0 || reader.done || piece - at < sizeof(struct nvme_ana_group));
+	} while (more == 0 && !reader.done && reader.offset > before);
+}
+
 static void fuzz_cm(const uint8_t *data, size_t bytes)
 {
 	struct cm_request request;
@@ -144,7 +166,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 
 	if (!bytes)
 		return 0;
-	kind = data[0] % 8;
+	kind = data[0] % 9;
 	data++;
 	bytes--;
 	if (kind == 0)
@@ -159,6 +181,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		fuzz_discovery(data, bytes);
 	else if (kind == 5)
 		fuzz_cm(data, bytes);
+	else if (kind == 8)
+		fuzz_ana(data, bytes);
 	else if (kind == 7)
 		with_page(data, bytes, fuzz_changed);
 	else
@@ -177,6 +201,11 @@ static const uint8_t ctrl[1 + PAGE] = {
 static const uint8_t ns[1 + PAGE] = { 1, 0, 0x10, [1 + 8] = 0, 0x10, [1 + 130] = 9 };
 static const uint8_t list[1 + PAGE] = { 2, 1, 0, 0, 0, 2, 0, 0, 0, 5, 0, 0, 0 };
 static const uint8_t changed[1 + PAGE] = { 7, 1, 0, 0, 0, 2, 0, 0, 0, 5, 0, 0, 0 };
+static const uint8_t ana[] = {
+	8, 5, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0,
+	1, 0, 0, 0, 1, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0,
+	2, 0, 0, 0, 1, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0,
+};
 static const uint8_t descs[] = {
 	3, 3, 16, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 4, 1, 0, 0, 0, 0, 0, 0, 0,
 };
@@ -200,5 +229,6 @@ const struct fuzz_input nvmfr__fuzz_corpus[] = {
 	{ reject, sizeof(reject) },
 	{ uuid, sizeof(uuid) - 1 },
 	{ changed, sizeof(changed) },
+	{ ana, sizeof(ana) },
 };
 const size_t nvmfr__fuzz_corpus_count = sizeof(nvmfr__fuzz_corpus) / sizeof(nvmfr__fuzz_corpus[0]);

@@ -64,17 +64,20 @@
 	FIELD(nvmfr_ctrl_info, subnqn, 180)							\
 	FIELD(nvmfr_ctrl_info, numa_node, 404)							\
 												\
-	SIZE(nvmfr_ns_info, 72)									\
+	SIZE(nvmfr_ns_info, 80)									\
 	FIELD(nvmfr_ns_info, size, 0)								\
 	FIELD(nvmfr_ns_info, capacity_blocks, 8)						\
 	FIELD(nvmfr_ns_info, nsid, 16)								\
 	FIELD(nvmfr_ns_info, block_bytes, 20)							\
 	FIELD(nvmfr_ns_info, metadata_bytes, 24)						\
 	FIELD(nvmfr_ns_info, read_only, 28)							\
-	FIELD(nvmfr_ns_info, reserved, 29)							\
+	FIELD(nvmfr_ns_info, ana_state, 29)							\
+	FIELD(nvmfr_ns_info, reserved, 30)							\
 	FIELD(nvmfr_ns_info, nguid, 32)								\
 	FIELD(nvmfr_ns_info, uuid, 48)								\
 	FIELD(nvmfr_ns_info, eui64, 64)								\
+	FIELD(nvmfr_ns_info, ana_group, 72)							\
+	FIELD(nvmfr_ns_info, reserved1, 76)							\
 												\
 	SIZE(nvmfr_qpair_opts, 40)								\
 	FIELD(nvmfr_qpair_opts, size, 0)							\
@@ -248,6 +251,36 @@
 	FIELD(nvmfr_smart, thermal_transitions, 200)						\
 	FIELD(nvmfr_smart, thermal_seconds, 208)						\
 												\
+	SIZE(nvmfr_mpath_opts, 24)								\
+	FIELD(nvmfr_mpath_opts, size, 0)							\
+	FIELD(nvmfr_mpath_opts, policy, 8)							\
+	FIELD(nvmfr_mpath_opts, retry, 12)							\
+	FIELD(nvmfr_mpath_opts, no_path_timeout_ms, 16)						\
+	FIELD(nvmfr_mpath_opts, flags, 20)							\
+												\
+	SIZE(nvmfr_mqpair_opts, 24)								\
+	FIELD(nvmfr_mqpair_opts, size, 0)							\
+	FIELD(nvmfr_mqpair_opts, depth, 8)							\
+	FIELD(nvmfr_mqpair_opts, max_descriptors, 10)						\
+	FIELD(nvmfr_mqpair_opts, io_timeout_ms, 12)						\
+	FIELD(nvmfr_mqpair_opts, qpair_data, 16)						\
+												\
+	SIZE(nvmfr_mqpair_info, 32)								\
+	FIELD(nvmfr_mqpair_info, size, 0)							\
+	FIELD(nvmfr_mqpair_info, in_flight, 8)							\
+	FIELD(nvmfr_mqpair_info, waiting, 12)							\
+	FIELD(nvmfr_mqpair_info, reissued, 16)							\
+	FIELD(nvmfr_mqpair_info, paths, 24)							\
+	FIELD(nvmfr_mqpair_info, reserved, 28)							\
+												\
+	SIZE(nvmfr_mqpair_path, 40)								\
+	FIELD(nvmfr_mqpair_path, size, 0)							\
+	FIELD(nvmfr_mqpair_path, ctrl, 8)							\
+	FIELD(nvmfr_mqpair_path, ios, 16)							\
+	FIELD(nvmfr_mqpair_path, bytes_in_flight, 24)						\
+	FIELD(nvmfr_mqpair_path, in_flight, 32)							\
+	FIELD(nvmfr_mqpair_path, state, 36)							\
+												\
 	SIZE(nvmfr_soft_opts, 80)								\
 	FIELD(nvmfr_soft_opts, size, 0)								\
 	FIELD(nvmfr_soft_opts, subnqn, 8)							\
@@ -270,7 +303,9 @@
 	FIELD(nvmfr_soft_opts, ready_timeout, 59)						\
 	FIELD(nvmfr_soft_opts, ready_after_us, 60)						\
 	FIELD(nvmfr_soft_opts, oaes, 64)							\
-	FIELD(nvmfr_soft_opts, reserved, 68)							\
+	FIELD(nvmfr_soft_opts, ana_groups, 68)							\
+	FIELD(nvmfr_soft_opts, anatt, 70)							\
+	FIELD(nvmfr_soft_opts, reserved, 71)							\
 												\
 	SIZE(nvmfr_soft_ns_opts, 40)								\
 	FIELD(nvmfr_soft_ns_opts, size, 0)							\
@@ -279,7 +314,7 @@
 	FIELD(nvmfr_soft_ns_opts, nsid, 24)							\
 	FIELD(nvmfr_soft_ns_opts, block_bytes, 28)						\
 	FIELD(nvmfr_soft_ns_opts, flags, 32)							\
-	FIELD(nvmfr_soft_ns_opts, reserved, 36)							\
+	FIELD(nvmfr_soft_ns_opts, ana_group, 36)						\
 												\
 	SIZE(nvmfr_soft_fault, 40)								\
 	FIELD(nvmfr_soft_fault, size, 0)							\

@@ -99,6 +99,10 @@ set_up() {
 	namespace closed 1 /dev/nullb0
 	only_hosts closed nqn.2024-01.io.nvmfr:friend
 	export_on 1 closed
+	subsystem paths
+	namespace paths 1 /dev/nullb1
+	export_on 1 paths
+	export_on 2 paths
 }
 
 # ---- the kernel's initiator, which shows that the guest itself works
@@ -254,6 +258,43 @@ outlived() {
 	return $status
 }
 
+# What is verified goes by two ports of one subsystem; meanwhile COMMAND... switches, three times, at the target.
+over_paths() {
+	local status=0 before job
+	before=$(sectors_read)
+	bounded "$vmcheck" verify --threads 4 --ios 3000 --path "nvmf+rdma://[$addr6]:4420/$(nqn paths)" "$(uri paths)" &
+	job=$!
+	until_true 60 io_runs_or_ended "$before" $job
+	for _ in 1 2 3; do
+		! kill -0 $job 2>/dev/null || "$@"
+	done
+	kill -0 $job 2>/dev/null && echo "it ran on"
+	wait $job || status=$?
+	return $status
+}
+
+ana_state() { echo "$2" >"$nvmet/ports/$1/ana_groups/1/ana_state"; }
+
+switch_group() {
+	local on
+	for on in 2 1; do
+		ana_state $on optimized
+		ana_state $((3 - on)) inaccessible
+		sleep 0.5
+	done
+	ana_state 2 optimized
+}
+
+shut_port() {
+	local start
+	start=$(microseconds)
+	unexport_on 2 paths
+	sleep 1
+	export_on 2 paths
+	echo "port shut and open after $(elapsed "$start" "$(microseconds)") s"
+	sleep 1
+}
+
 kernel_log_clean() { ! dmesg | grep -E 'BUG|WARNING|Oops|Call Trace|mr->lkey not free'; }
 
 # ----
@@ -307,6 +348,8 @@ kernel_disconnect ram4096
 check 'target removed under nvmfr-perf' removed_under_perf
 check 'target removed under vmcheck' removed_under_vmcheck
 check 'target removed and back: recovery' outlived
+check 'two paths, ANA group switched under verified load' over_paths switch_group
+check 'two paths, port removed and back under verified load' over_paths shut_port
 check 'kernel log has no warning' kernel_log_clean
 
 echo "$passed passed, $failed failed"

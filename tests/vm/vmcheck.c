@@ -2,7 +2,8 @@
 /*
  * vmcheck verify [--threads N] [--ios N] [--seed N] [--zeroes] URI
  *	random writes, reads, flushes and (with --zeroes) Write Zeroes against a model, a queue pair
- *	a thread; overwrites the first megabytes of the first namespace
+ *	a thread; overwrites the first megabytes of the first namespace. With --path URI two paths to the
+ *	same namespaces, of which one may go at any time: tells how much went by each
  * vmcheck errors URI
  *	every mistake of a caller gets its errno and a sentence, and the queue pair lives on
  * vmcheck until-lost [--threads N] URI
@@ -55,27 +56,58 @@ uint64_t random_below(struct worker *w, uint64_t bound)
 
 /* ---- connecting -------------------------------------------------------------------------------- */
 
-static int session_open(struct session *s)
+static int connect_to(struct session *s, const char *uri, struct nvmfr_ctrl **out)
 {
 	struct nvmfr_ctrl_opts opts;
 	int err;
 
-	err = nvmfr_host_create(NULL, &s->host);
-	if (err)
-		return api_fail(err, "host");
 	nvmfr_ctrl_opts_init(&opts, sizeof(opts));
-	opts.uri = s->uri;
+	opts.uri = uri;
 	opts.host_traddr = s->source;
 	opts.ack_timeout = 22;
 	if (s->outlives) {
 		opts.ctrl_loss_timeout_ms = 60000;
 		opts.reconnect_delay_ms = 200;
 	}
-	err = nvmfr_connect(s->host, &opts, &s->ctrl);
+	/* A write in doubt waits for twice that. */
+	if (s->path)
+		opts.kato_ms = 2000;
+	err = nvmfr_connect(s->host, &opts, out);
 	if (!err)
-		err = nvmfr_ctrl_wait(s->ctrl, -1);
+		err = nvmfr_ctrl_wait(*out, -1);
+	return err ? api_fail(err, "connect") : 0;
+}
+
+static int paths_open(struct session *s)
+{
+	struct nvmfr_mpath_opts opts;
+	int err;
+
+	nvmfr_mpath_opts_init(&opts, sizeof(opts));
+	opts.retry = NVMFR_MPATH_RETRY_ALL;
+	err = nvmfr_mpath_create(s->host, &opts, &s->mpath);
+	if (!err)
+		err = nvmfr_mpath_add(s->mpath, s->ctrl);
 	if (err)
-		return api_fail(err, "connect");
+		return api_fail(err, "path");
+	err = connect_to(s, s->path, &s->other);
+	if (!err && nvmfr_mpath_add(s->mpath, s->other))
+		err = api_fail(-EINVAL, "path");
+	return err;
+}
+
+static int session_open(struct session *s)
+{
+	int err;
+
+	err = nvmfr_host_create(NULL, &s->host);
+	if (err)
+		return api_fail(err, "host");
+	err = connect_to(s, s->uri, &s->ctrl);
+	if (!err && s->path)
+		err = paths_open(s);
+	if (err)
+		return err;
 	s->ns.size = sizeof(s->ns);
 	err = nvmfr_ns_info(s->ctrl, nvmfr_ns_next(s->ctrl, 0), &s->ns);
 	if (err)
@@ -87,12 +119,27 @@ static int session_open(struct session *s)
 
 static int session_close(struct session *s)
 {
-	int err = nvmfr_disconnect(s->ctrl, 5000);
+	int err = nvmfr_mpath_destroy(s->mpath);
 
+	if (!err)
+		err = nvmfr_disconnect(s->ctrl, 5000);
+	if (!err)
+		err = nvmfr_disconnect(s->other, 5000);
 	if (err)
 		return api_fail(err, "disconnect");
 	nvmfr_host_destroy(s->host);
 	return 0;
+}
+
+static int open_paths(struct worker *w)
+{
+	struct nvmfr_mqpair_opts opts;
+	int err;
+
+	nvmfr_mqpair_opts_init(&opts, sizeof(opts));
+	opts.depth = DEPTH;
+	err = nvmfr_mqpair_create(w->session->mpath, &opts, &w->mq);
+	return err ? api_fail(err, "queue pairs") : 0;
 }
 
 int worker_open(struct worker *w, size_t buffer_bytes)
@@ -104,6 +151,8 @@ int worker_open(struct worker *w, size_t buffer_bytes)
 	if (err)
 		return api_fail(err, "buffer");
 	w->mem = nvmfr_buffer_addr(w->buf);
+	if (w->session->mpath)
+		return open_paths(w);
 	nvmfr_qpair_opts_init(&opts, sizeof(opts));
 	opts.depth = DEPTH;
 	err = nvmfr_qpair_create(w->session->ctrl, &opts, &w->qp);
@@ -112,10 +161,31 @@ int worker_open(struct worker *w, size_t buffer_bytes)
 	return err ? api_fail(err, "queue pair") : 0;
 }
 
+int worker_wait(struct worker *w, struct nvmfr_completion *done)
+{
+	return w->mq ? nvmfr_mqpair_wait(w->mq, done, 1, DEPTH, WAIT_MS) : nvmfr_wait(w->qp, done, 1, DEPTH, WAIT_MS);
+}
+
+static void tell_paths(struct worker *w)
+{
+	struct nvmfr_mqpair_info info = { .size = sizeof(info) };
+	struct nvmfr_mqpair_path path = { .size = sizeof(path) };
+
+	if (nvmfr_mqpair_info(w->mq, &info))
+		return;
+	printf("thread %u: %" PRIu64 " issued again; by path:", w->index, info.reissued);
+	for (uint32_t i = 0; nvmfr_mqpair_path(w->mq, i, &path) == 0; i++)
+		printf(" %" PRIu64, path.ios);
+	printf("\n");
+}
+
 int worker_close(struct worker *w)
 {
 	int err;
 
+	if (w->mq)
+		tell_paths(w);
+	nvmfr_mqpair_destroy(w->mq);
 	nvmfr_qpair_destroy(w->qp);
 	err = nvmfr_buffer_release(w->buf);
 	free(w->model);
@@ -174,7 +244,7 @@ int post(struct worker *w, struct flight *f)
 		io.iov = f->pieces;
 		io.niov = f->npieces;
 	}
-	n = nvmfr_submit(w->qp, &io, 1);
+	n = w->mq ? nvmfr_mqpair_submit(w->mq, &io, 1) : nvmfr_submit(w->qp, &io, 1);
 	if (n < 0)
 		return n;
 	f->busy = true;
@@ -415,6 +485,7 @@ static int parse(struct session *s, int argc, char **argv)
 		{ "seed", required_argument, NULL, 's' },
 		{ "zeroes", no_argument, NULL, 'z' },
 		{ "source", required_argument, NULL, 'a' },
+		{ "path", required_argument, NULL, 'p' },
 		{ NULL, 0, NULL, 0 },
 	};
 	int option;
@@ -429,6 +500,8 @@ static int parse(struct session *s, int argc, char **argv)
 			s->seed = strtoull(optarg, NULL, 0);
 		else if (option == 'a')
 			s->source = optarg;
+		else if (option == 'p')
+			s->path = optarg;
 		else if (option == 'z')
 			s->zeroes = true;
 		else
@@ -459,10 +532,10 @@ int main(int argc, char **argv)
 
 	if (parse(&session, argc, argv) || !choose_work(argv[optind])) {
 		fprintf(stderr, "usage: vmcheck verify|errors|until-lost|outlive [--threads N] [--ios N] "
-				"[--seed N] [--zeroes] [--source ADDRESS] URI\n");
+				"[--seed N] [--zeroes] [--source ADDRESS] [--path URI] URI\n");
 		return 2;
 	}
-	session.outlives = work == outlive;
+	session.outlives = work == outlive || session.path;
 	printf("seed %" PRIu64 "\n", session.seed);
 	if (session_open(&session) || run_threads(&session))
 		return 1;

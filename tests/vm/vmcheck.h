@@ -18,12 +18,14 @@
 
 struct session {
 	const char *uri, *source;       /* source: the local address to come from, or NULL */
+	const char *path;               /* another way to the same namespaces, or NULL */
 	unsigned int threads, ios;
 	uint64_t seed;
 	bool zeroes;
 	bool outlives; /* the target's absence */
 	struct nvmfr_host *host;
-	struct nvmfr_ctrl *ctrl;
+	struct nvmfr_ctrl *ctrl, *other; /* other: by way of path */
+	struct nvmfr_mpath *mpath;       /* both, or NULL */
 	struct nvmfr_ns_info ns;
 };
 
@@ -41,6 +43,7 @@ struct worker {
 	int err;
 	uint64_t random;
 	struct nvmfr_qpair *qp;
+	struct nvmfr_mqpair *mq; /* instead of qp, where there are paths */
 	struct nvmfr_buffer *buf;
 	uint8_t *mem, *model;
 	uint64_t accepted, completed, failed, moved_bytes;
@@ -54,6 +57,7 @@ uint64_t random_below(struct worker *w, uint64_t bound);
 
 int worker_open(struct worker *w, size_t buffer_bytes);
 int worker_close(struct worker *w);
+int worker_wait(struct worker *w, struct nvmfr_completion *done);
 uint64_t region_blocks(const struct worker *w);
 
 /* An idle flight is given op, first and nblocks, then a place in the buffer; post() submits it, and

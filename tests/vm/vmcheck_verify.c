@@ -108,7 +108,7 @@ static int apply(struct worker *w, const struct flight *f)
 static int collect(struct worker *w)
 {
 	struct nvmfr_completion done[DEPTH];
-	int n = nvmfr_wait(w->qp, done, 1, DEPTH, WAIT_MS);
+	int n = worker_wait(w, done);
 
 	if (n <= 0)
 		return api_fail(n ? n : -ETIMEDOUT, "wait");

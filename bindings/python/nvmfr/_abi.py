@@ -56,6 +56,30 @@ class Retry(enum.IntEnum):
     ALL = 2
 
 
+class AnaState(enum.IntEnum):
+    """How a namespace can be reached by way of a controller."""
+    NONE = 0
+    OPTIMIZED = 1
+    NON_OPTIMIZED = 2
+    INACCESSIBLE = 3
+    PERSISTENT_LOSS = 4
+    CHANGE = 15
+
+
+class MpathPolicy(enum.IntEnum):
+    """Which of the usable paths an I/O takes."""
+    ROUND_ROBIN = 0
+    LEAST_BYTES = 1
+    NUMA = 2
+
+
+class MpathRetry(enum.IntEnum):
+    """Which I/Os are issued again when their path failed them."""
+    RETRY_READS = 0
+    RETRY_ALL = 1
+    RETRY_NONE = 2
+
+
 class EventType(enum.IntEnum):
     """What an event tells."""
     STATE = 1
@@ -210,8 +234,33 @@ class NsInfo(ctypes.Structure):
     """struct nvmfr_ns_info"""
     _fields_ = [("size", c_size_t), ("capacity_blocks", c_uint64), ("nsid", c_uint32),
                 ("block_bytes", c_uint32), ("metadata_bytes", c_uint32), ("read_only", c_uint8),
-                ("reserved", c_uint8 * 3), ("nguid", c_uint8 * 16), ("uuid", c_uint8 * 16),
-                ("eui64", c_uint8 * 8)]
+                ("ana_state", c_uint8), ("reserved", c_uint8 * 2), ("nguid", c_uint8 * 16),
+                ("uuid", c_uint8 * 16), ("eui64", c_uint8 * 8), ("ana_group", c_uint32),
+                ("reserved1", c_uint32)]
+
+
+class MpathOpts(ctypes.Structure):
+    """struct nvmfr_mpath_opts"""
+    _fields_ = [("size", c_size_t), ("policy", c_uint32), ("retry", c_uint32),
+                ("no_path_timeout_ms", c_uint32), ("flags", c_uint32)]
+
+
+class MqpairOpts(ctypes.Structure):
+    """struct nvmfr_mqpair_opts"""
+    _fields_ = [("size", c_size_t), ("depth", c_uint16), ("max_descriptors", c_uint16),
+                ("io_timeout_ms", c_uint32), ("qpair_data", c_uint64)]
+
+
+class MqpairInfo(ctypes.Structure):
+    """struct nvmfr_mqpair_info"""
+    _fields_ = [("size", c_size_t), ("in_flight", c_uint32), ("waiting", c_uint32),
+                ("reissued", c_uint64), ("paths", c_uint32), ("reserved", c_uint32)]
+
+
+class MqpairPath(ctypes.Structure):
+    """struct nvmfr_mqpair_path"""
+    _fields_ = [("size", c_size_t), ("ctrl", c_void_p), ("ios", c_uint64),
+                ("bytes_in_flight", c_uint64), ("in_flight", c_uint32), ("state", c_uint32)]
 
 
 class Event(ctypes.Structure):
@@ -348,14 +397,15 @@ class SoftOpts(ctypes.Structure):
                 ("queue_entries", c_uint16), ("num_io_queues", c_uint16), ("maxcmd", c_uint16),
                 ("icdoff", c_uint16), ("oncs", c_uint16), ("kas", c_uint16), ("mdts", c_uint8),
                 ("mpsmin", c_uint8), ("msdbd", c_uint8), ("ready_timeout", c_uint8),
-                ("ready_after_us", c_uint32), ("oaes", c_uint32), ("reserved", c_uint8 * 8)]
+                ("ready_after_us", c_uint32), ("oaes", c_uint32), ("ana_groups", c_uint16),
+                ("anatt", c_uint8), ("reserved", c_uint8 * 5)]
 
 
 class SoftNsOpts(ctypes.Structure):
     """struct nvmfr_soft_ns_opts"""
     _fields_ = [("size", c_size_t), ("path", c_char_p), ("size_bytes", c_uint64),
                 ("nsid", c_uint32), ("block_bytes", c_uint32), ("flags", c_uint32),
-                ("reserved", c_uint32)]
+                ("ana_group", c_uint32)]
 
 
 class SoftFault(ctypes.Structure):
@@ -381,6 +431,8 @@ STRUCTS: Dict[str, Type[ctypes.Structure]] = {
     "nvmfr_completion": Completion, "nvmfr_soft_opts": SoftOpts,
     "nvmfr_soft_ns_opts": SoftNsOpts, "nvmfr_soft_fault": SoftFault,
     "nvmfr_soft_counters": SoftCounters, "nvmfr_event": Event,
+    "nvmfr_mpath_opts": MpathOpts, "nvmfr_mqpair_opts": MqpairOpts,
+    "nvmfr_mqpair_info": MqpairInfo, "nvmfr_mqpair_path": MqpairPath,
     "nvmfr_discovery_record": DiscoveryRecord, "nvmfr_discovery_info": DiscoveryInfo,
     "nvmfr_cmd": Cmd, "nvmfr_range": Range, "nvmfr_smart": Smart,
 }
@@ -390,6 +442,9 @@ ENUMS: Dict[str, Tuple[str, Type[enum.IntEnum]]] = {  # prefix in C, class here
     "nvmfr_access": ("NVMFR_ACCESS_", Access),  # type: ignore[dict-item]
     "nvmfr_state": ("NVMFR_STATE_", State),
     "nvmfr_retry": ("NVMFR_RETRY_", Retry),
+    "nvmfr_ana_state": ("NVMFR_ANA_", AnaState),
+    "nvmfr_mpath_policy": ("NVMFR_MPATH_", MpathPolicy),
+    "nvmfr_mpath_retry": ("NVMFR_MPATH_", MpathRetry),
     "nvmfr_op": ("NVMFR_OP_", Op),
     "nvmfr_qpair_flags": ("NVMFR_QPAIR_", QpairFlag),  # type: ignore[dict-item]
     "nvmfr_io_flags": ("NVMFR_IO_", IoFlag),  # type: ignore[dict-item]
@@ -458,6 +513,8 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "nvmfr_pool_release": (c_int, [_p]),
     "nvmfr_soft_ns_resize": (c_int, [_p, c_uint32, c_uint64]),
     "nvmfr_soft_notify": (c_int, [_p, c_uint32]),
+    "nvmfr_soft_port_set": (c_int, [_p, c_uint32, c_uint32]),
+    "nvmfr_soft_ana_set": (c_int, [_p, c_uint32, c_uint32, c_uint32]),
     "nvmfr_soft_discovery_set": (c_int, [_p, c_void_p, c_uint32]),
     "nvmfr_ns_next": (c_uint32, [_p, c_uint32]),
     "nvmfr_ns_info": (c_int, [_p, c_uint32, POINTER(NsInfo)]),
@@ -505,6 +562,21 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "nvmfr_deallocate": (c_int, [_p, c_uint32, POINTER(Range), c_uint, _p, c_uint64, c_uint64]),
     "nvmfr_copy": (c_int, [_p, c_uint32, c_uint64, POINTER(Range), c_uint, _p, c_uint64,
                            c_uint64]),
+    "nvmfr_mpath_opts_init": (None, [POINTER(MpathOpts), c_size_t]),
+    "nvmfr_mpath_create": (c_int, [_p, POINTER(MpathOpts), _out]),
+    "nvmfr_mpath_add": (c_int, [_p, _p]),
+    "nvmfr_mpath_remove": (c_int, [_p, _p]),
+    "nvmfr_mpath_destroy": (c_int, [_p]),
+    "nvmfr_mqpair_opts_init": (None, [POINTER(MqpairOpts), c_size_t]),
+    "nvmfr_mqpair_create": (c_int, [_p, POINTER(MqpairOpts), _out]),
+    "nvmfr_mqpair_submit": (c_int, [_p, c_void_p, c_uint32]),
+    "nvmfr_mqpair_poll": (c_int, [_p, c_void_p, c_uint32]),
+    "nvmfr_mqpair_wait": (c_int, [_p, c_void_p, c_uint32, c_uint32, c_int]),
+    "nvmfr_mqpair_fd": (c_int, [_p]),
+    "nvmfr_mqpair_arm": (c_int, [_p]),
+    "nvmfr_mqpair_info": (c_int, [_p, POINTER(MqpairInfo)]),
+    "nvmfr_mqpair_path": (c_int, [_p, c_uint32, POINTER(MqpairPath)]),
+    "nvmfr_mqpair_destroy": (None, [_p]),
     "nvmfr_soft_opts_init": (None, [POINTER(SoftOpts), c_size_t]),
     "nvmfr_soft_target_create": (c_int, [_p, c_char_p, POINTER(SoftOpts), _out]),
     "nvmfr_soft_target_destroy": (None, [_p]),
