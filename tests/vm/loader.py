@@ -98,7 +98,7 @@ def compare(given):
     for _ in range(given.rounds):
         for way, workers in WAYS:
             done = subprocess.run([sys.executable, *sys.argv, "--way", way, "--workers", str(workers)], check=True,
-                                  capture_output=True, text=True)
+                                  stdout=subprocess.PIPE, text=True)
             runs[way, workers].append(json.loads(done.stdout.splitlines()[-1]))
             if runs[way, workers][-1]["samples"] != given.records:
                 sys.exit(f"loader.py: {way} gave {runs[way, workers][-1]['samples']} of {given.records} samples")
