@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""loader.py URI DEVICE [--rounds N] [--records N] [--bytes N] [--json FILE]: the data loader of nvmfr.data from URI, next
-to the usual way, O_DIRECT reads of the kernel's DEVICE for the same namespace in a Dataset of PyTorch's: shuffled
+"""loader.py URI DEVICE [--rounds N] [--records N] [--bytes N] [--json FILE]: the data loader of nvmfr.data from
+URI, next to the usual way, O_DIRECT reads of the kernel's DEVICE for the same namespace in a Dataset of PyTorch's: shuffled
 records, batches of 32, with and without worker processes, in turn. Ratios; nothing is asserted but that both read
 the same bytes. What it writes to the namespace is lost to whoever had something there."""
 import argparse
@@ -103,13 +103,14 @@ def compare(given):
             if runs[way, workers][-1]["samples"] != given.records:
                 sys.exit(f"loader.py: {way} gave {runs[way, workers][-1]['samples']} of {given.records} samples")
     print(f"{given.records} records of {given.bytes} bytes, {given.rounds} rounds in turn; medians, ours by usual")
-    print(f"{'workers':8} {'samples/s: ours':>16} {'usual':>10} {'ratio':>7} {'CPU s/GiB: ours':>18} {'usual':>10} {'ratio':>7}")
+    titles = ["samples/s: ours", "usual", "ratio", "CPU s/GiB: ours", "usual", "ratio"]
+    print(f"{'workers':8}" + "".join(f"{title:>17}" for title in titles))
     for workers in (0, 2):
         cells = []
         for key in ("samples_per_s", "cpu_s_per_gib"):
             ours, usual = (statistics.median(run[key] for run in runs[way, workers]) for way in ("ours", "usual"))
             cells += [ours, usual, ours / usual]
-        print(f"{workers:<8} {cells[0]:16.1f} {cells[1]:10.1f} {cells[2]:7.2f} {cells[3]:18.2f} {cells[4]:10.2f} {cells[5]:7.2f}")
+        print(f"{workers:<8}" + "".join(f"{cell:17.2f}" for cell in cells))
     if given.json:
         with open(given.json, "w", encoding="utf-8") as file:
             json.dump([{"way": way, "workers": workers, "runs": found} for (way, workers), found in runs.items()], file)

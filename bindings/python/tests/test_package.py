@@ -110,6 +110,12 @@ class Package(unittest.TestCase):
                       "nvmf+soft:?size=8M", "4096", "32", "9000", way, env=environment())
             self.assertEqual(json.loads(out)["bounced_bytes"], 0)
 
+    def test_readme(self):
+        """Its three lines of set-up are other tests'; its lines of Python are run."""
+        with open(os.path.join(TOP, "README.md"), encoding="utf-8") as file:
+            code, = re.findall(r"^```python\n(.*?)^```$", file.read(), re.DOTALL | re.MULTILINE)
+        self.assertEqual(run(sys.executable, "-c", code, env=environment()), f"{bytes(16)} 0\n")
+
     def test_info(self):
         out = run(sys.executable, "-m", "nvmfr.info", "nvmf+soft:?size=64M", env=environment())
         self.assertIn("namespace   1: 131072 blocks of 512 bytes, 64 MiB", out)
