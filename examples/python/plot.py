@@ -19,6 +19,7 @@ KIB = 1024
 SIZES = [4 * KIB << step for step in range(9)]  # to 1 MiB
 DEPTHS = [1, 4, 16, 64]
 PART = 2048  # reads that are drawn at once
+SPAN = 256 << 20  # bytes of the namespace that are read
 
 Curves = Dict[int, Dict[int, float]]  # GB/s by depth, then by size
 
@@ -28,7 +29,7 @@ def rate(controller: nvmfr.Controller, size: int, depth: int, seconds: float) ->
     namespace = controller.namespace()
     blocks = max(1, size // namespace.block_bytes)
     size = blocks * namespace.block_bytes
-    places = namespace.capacity_blocks // blocks
+    places = min(namespace.capacity_blocks, SPAN // namespace.block_bytes) // blocks
     part = max(depth, min(PART, (256 << 20) // size))
     batch, done = nvmfr.Batch(part), nvmfr.Completions(part)
     # The queue pair goes first: what is in flight then ends before its memory.
@@ -43,6 +44,14 @@ def rate(controller: nvmfr.Controller, size: int, depth: int, seconds: float) ->
             first = (first + taken) % part
             reads += ended
         return reads * size / (time.perf_counter() - start)
+
+
+def warm_up(namespace: nvmfr.Namespace) -> None:
+    """All of it once: caches, and pages of a target in RAM."""
+    step = (1 << 20) // namespace.block_bytes
+    with namespace.controller.host.alloc(step * namespace.block_bytes) as buffer:
+        for lba in range(0, min(namespace.capacity_blocks, SPAN // namespace.block_bytes) - step + 1, step):
+            namespace.readinto(buffer, lba)
 
 
 def draw(curves: Curves, uri: str, path: str) -> None:
@@ -72,7 +81,7 @@ def main() -> None:
     curves: Curves = {depth: {} for depth in DEPTHS}
     print("GB/s     KiB " + "".join(f"{size // KIB:8}" for size in SIZES))
     with nvmfr.Host() as host, host.connect(given.uri) as controller:
-        rate(controller, SIZES[-1], max(DEPTHS), given.seconds)  # caches, and pages of a target in RAM
+        warm_up(controller.namespace())
         for depth, curve in curves.items():
             for size in SIZES:
                 curve[size] = rate(controller, size, depth, given.seconds) / 1e9

@@ -279,11 +279,6 @@ struct feed {
 	unsigned int wake; /* completions that are worth the next submit */
 };
 
-static bool in_flight(const struct nvmfr_qpair *qp)
-{
-	return free_slots(qp) < qp->depth;
-}
-
 /*
  * Submits what there is room for. Then a few at once make the better batches, but where one I/O is carried by
  * several commands: there a few may be more than fit.
@@ -297,7 +292,7 @@ static int feed_qpair(struct nvmfr_qpair *qp, struct feed *feed)
 	if (feed->taken == feed->n)
 		return 0;
 	n = nvmfr__qpair_submit(qp, feed->ios + feed->taken, feed->n - feed->taken);
-	if (n == -ENOTCONN || (n == -EAGAIN && in_flight(qp)))
+	if (n == -ENOTCONN || (n == -EAGAIN && qpair_is_busy(qp)))
 		return 0; /* what was in flight first */
 	if (n < 0)
 		return n;
@@ -323,13 +318,13 @@ static int feed_and_wait(struct nvmfr_qpair *qp, struct feed *feed, struct nvmfr
 				return n;
 			feed->n = feed->taken; /* the next call tells why */
 		}
-		if (have >= min || (have && !in_flight(qp)))
+		if (have >= min || (have && !qpair_is_busy(qp)))
 			return (int)have;
 		wake = MIN(feed->wake, min - have);
 		n = nvmfr__wait_until(&source, out + have, wake, max - have, deadline);
 		if (n > 0)
 			have += (unsigned int)n;
-		if (n <= 0 || ((unsigned int)n < wake && in_flight(qp)))
+		if (n <= 0 || ((unsigned int)n < wake && qpair_is_busy(qp)))
 			return have ? (int)have : n;
 	}
 }

@@ -57,7 +57,8 @@ def step(name, function, *arguments):
     print(f"{name}: {time.monotonic() - start:.1f} s", flush=True)
 
 
-with nvmfr.Host() as host, host.connect(uri) as controller:
+# An emulated machine beside others: what takes milliseconds may take seconds there.
+with nvmfr.Host() as host, host.connect(uri, connect_timeout_ms=120000, admin_timeout_ms=60000) as controller:
     disk = controller.namespace()
     block = disk.block_bytes
     step("read, pread", simple, disk, block)

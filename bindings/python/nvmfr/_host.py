@@ -437,7 +437,7 @@ class Controller(Closing):
                     return
                 error = fail(result)
                 left = left if left < 0 else left - slice_ms
-                connecting = lib().nvmfr_ctrl_state(pointer) == State.CONNECTING
+                connecting = lib().nvmfr_ctrl_state(pointer) in (State.CONNECTING, State.RECOVERING)
                 if result != -errno.ETIMEDOUT or left == 0 or not connecting:
                     raise error
 

@@ -353,7 +353,8 @@ class QueuePair(_Poller):
                     raise fail(result)
                 error = fail(result)
                 left = left if left < 0 else left - slice_ms
-                if left == 0 or _info(pointer).state != _abi.State.CONNECTING:
+                state = _info(pointer).state
+                if left == 0 or state not in (_abi.State.CONNECTING, _abi.State.RECOVERING):
                     raise error
 
     @property

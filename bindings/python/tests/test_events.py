@@ -66,6 +66,21 @@ class Events(SoftCase):
         self.assertEqual((event.type, event.value), (EventType.STATE, nvmfr.State.LOST))
         self.assertLess(event.result, 0)
 
+    def test_recovery(self):
+        """The same handles, live again; longer than one slice of a wait."""
+        controller = self.host.connect(self.target.uri, ctrl_loss_timeout_ms=60000,
+                                       reconnect_delay_ms=800)
+        qpair = controller.queue_pair(4)
+        self.target.drop()
+        states = []
+        while nvmfr.State.RECOVERING not in states:
+            states += [event.value for event in self.host.events(LONG) if event.source is controller]
+        controller.wait_live(LONG)
+        self.assertEqual(controller.state, nvmfr.State.LIVE)
+        self.assertEqual(qpair.poll(nvmfr.Completions(1)), 0)
+        qpair.wait_live(LONG)
+        self.assertEqual(len(qpair.namespace().read(0, 1)), BLOCK)
+
     def test_passed_on(self):
         self.target.notify(nvmfr.SoftNotice.HEALTH)
         event, = self.next()

@@ -19,7 +19,6 @@ from support import environment, needs_numpy
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TOP = os.path.dirname(os.path.dirname(ROOT))
 EXAMPLES = os.path.join(TOP, "examples", "python")
-EXAMPLE = os.path.join(EXAMPLES, "read.py")
 USE = ("import nvmfr\nwith nvmfr.Host() as h, h.connect('nvmf+soft:?size=1M') as c:\n"
        " assert c.namespace().read(0, 1) == bytes(512)\nprint(nvmfr.__file__)")
 
@@ -97,9 +96,11 @@ class Package(unittest.TestCase):
             self.skipTest("mypy is not installed")
         cache = ["--strict", "--cache-dir", self.folder]
         self.assertIn("no issues", run(mypy, *cache, "-p", "nvmfr", cwd=ROOT))
-        for name in os.listdir(EXAMPLES):
-            if name.endswith(".py"):
-                run(mypy, *cache, os.path.join(EXAMPLES, name), env=dict(os.environ, MYPYPATH=ROOT))
+        examples = [os.path.join(EXAMPLES, name) for name in sorted(os.listdir(EXAMPLES))
+                    if name.endswith(".py")]
+        for example in examples:  # each a program, so not all at once
+            run(mypy, *cache, "--config-file", os.path.join(ROOT, "pyproject.toml"), example,
+                env=dict(os.environ, MYPYPATH=ROOT))
 
     @needs_numpy
     def test_bench(self):
@@ -108,6 +109,12 @@ class Package(unittest.TestCase):
             out = run(sys.executable, os.path.join(TOP, "tests", "bench", "reader.py"),
                       "nvmf+soft:?size=8M", "4096", "32", "9000", way, env=environment())
             self.assertEqual(json.loads(out)["bounced_bytes"], 0)
+
+    def test_readme(self):
+        """Its three lines of set-up are other tests'; its lines of Python are run."""
+        with open(os.path.join(TOP, "README.md"), encoding="utf-8") as file:
+            code, = re.findall(r"^```python\n(.*?)^```$", file.read(), re.DOTALL | re.MULTILINE)
+        self.assertEqual(run(sys.executable, "-c", code, env=environment()), f"{bytes(16)} 0\n")
 
     def test_info(self):
         out = run(sys.executable, "-m", "nvmfr.info", "nvmf+soft:?size=64M", env=environment())
@@ -124,24 +131,3 @@ class Package(unittest.TestCase):
                 "    asyncio.run(main(c, host.alloc(256 * 512)))\nprint(taken, count)")
         said = run(sys.executable, "-c", code, env=environment())
         self.assertRegex(said, r"^STATE <nvmfr.*> 0\nlive\n32 32\n$")
-
-    def test_example_batch(self):
-        path = os.path.join(EXAMPLES, "batch.py")
-        out = run(sys.executable, path, "nvmf+soft:?size=8M", "0.2", "24", env=environment())
-        self.assertRegex(out, r"[1-9]\d* reads of 4096 bytes a second, up to 24 at a time")
-
-    def test_example(self):
-        path = os.path.join(self.folder, "disk")
-        with open(path, "wb") as file:
-            file.write(b"0123456789abcdef" * 256)
-        out = run(sys.executable, EXAMPLE, f"nvmf+soft://{path}", "1", "2", env=environment())
-        self.assertIn("30 31 32 33", out)
-        self.assertIn("2 blocks of 512 bytes from LBA 1", out)
-        self.assertIn("bounced 0 bytes", out)
-
-    def test_example_mistakes(self):
-        done = subprocess.run([sys.executable, EXAMPLE, "nvmf+soft:///nowhere"], env=environment(),
-                              capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("nowhere", done.stderr)
-        self.assertNotIn("Traceback", done.stderr)
