@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * discover [--json] [--watch] [--no-referrals] URI: what a discovery controller knows.
+ * discover --connect URI: connects to all of it, and follows what comes and goes; a line for each.
  *
  * The URI may lack the subsystem: nvmf+rdma://ADDRESS. --watch stays connected and lists anew when the
  * log changes, until the connection is lost or it is interrupted; with --json that is one line a list.
@@ -14,7 +15,7 @@
 
 struct request {
 	const char *uri;
-	bool json, watch, no_referrals;
+	bool json, watch, no_referrals, connect;
 };
 
 struct name {
@@ -184,24 +185,85 @@ static int discover(const struct request *request, struct nvmfr_host *host)
 	return err ? 1 : 0;
 }
 
+/* ---- connecting to all of it ------------------------------------------------------------------- */
+
+static void tell(const struct nvmfr_event *event)
+{
+	struct nvmfr_ctrl_info info = { .size = sizeof(info) };
+
+	if (event->type != NVMFR_EVENT_CTRL_ADDED && event->type != NVMFR_EVENT_CTRL_LEAVES)
+		return;
+	if (nvmfr_ctrl_info(event->ctrl, &info))
+		return;
+	printf("%s ", event->type == NVMFR_EVENT_CTRL_ADDED ? "added" : "leaves");
+	print_field(0, info.subnqn);
+	printf("controller %u, %u namespaces\n", info.cntlid, info.ns_count);
+	fflush(stdout);
+}
+
+/* Events first: a controller that leaves is gone with the next update. */
+static int follow(struct nvmfr_host *host, struct nvmfr_pool *pool)
+{
+	struct pollfd ready = { .fd = nvmfr_host_event_fd(host), .events = POLLIN };
+	struct nvmfr_event events[16];
+	int n = ready.fd < 0 ? ready.fd : 0;
+
+	while (n >= 0) {
+		if (poll(&ready, 1, nvmfr_pool_timeout_ms(pool)) < 0)
+			continue;
+		while ((n = nvmfr_host_events(host, events, ARRAY_SIZE(events))) > 0)
+			for (int i = 0; i < n; i++)
+				tell(&events[i]);
+		/* What it says of the log is said again while it cannot be read; it tries again. */
+		if (n == 0 && nvmfr_pool_update(pool))
+			complain("discover");
+	}
+	return n;
+}
+
+static int connect_all(const struct request *request, struct nvmfr_host *host)
+{
+	struct nvmfr_ctrl_opts from, each;
+	struct nvmfr_pool *pool;
+	int err;
+
+	nvmfr_ctrl_opts_init(&from, sizeof(from));
+	from.uri = request->uri;
+	from.ctrl_loss_timeout_ms = UINT32_MAX;
+	nvmfr_ctrl_opts_init(&each, sizeof(each));
+	each.ctrl_loss_timeout_ms = 600000;
+	err = nvmfr_pool_create(host, &from, &each, &pool);
+	if (!err) {
+		printf("following %s\n", request->uri);
+		fflush(stdout);
+		err = follow(host, pool);
+	}
+	if (err)
+		complain("discover");
+	nvmfr_pool_release(pool);
+	return err ? 1 : 0;
+}
+
 static bool parse(int argc, char **argv, struct request *out)
 {
 	static const struct option longs[] = { { "json", no_argument, NULL, 'j' },
 					       { "watch", no_argument, NULL, 'w' },
 					       { "no-referrals", no_argument, NULL, 'n' },
+					       { "connect", no_argument, NULL, 'c' },
 					       { 0 } };
 	int opt;
 
 	*out = (struct request){ .uri = NULL };
-	while ((opt = getopt_long(argc, argv, "jwn", longs, NULL)) != -1) {
+	while ((opt = getopt_long(argc, argv, "jwnc", longs, NULL)) != -1) {
 		if (opt == '?')
 			return false;
 		out->json |= opt == 'j';
 		out->watch |= opt == 'w';
 		out->no_referrals |= opt == 'n';
+		out->connect |= opt == 'c';
 	}
 	out->uri = argv[optind];
-	return optind + 1 == argc;
+	return optind + 1 == argc && !(out->connect && (out->json || out->watch || out->no_referrals));
 }
 
 int main(int argc, char **argv)
@@ -212,13 +274,14 @@ int main(int argc, char **argv)
 	int status;
 
 	if (!parse(argc, argv, &request))
-		return fprintf(stderr, "usage: discover [--json] [--watch] [--no-referrals] URI\n"),
+		return fprintf(stderr, "usage: discover [--json] [--watch] [--no-referrals] URI\n"
+				       "       discover --connect URI\n"),
 		       2;
 	nvmfr_host_opts_init(&opts, sizeof(opts));
 	opts.log_fn = warn;
 	if (nvmfr_host_create(&opts, &host))
 		return complain("discover");
-	status = discover(&request, host);
+	status = request.connect ? connect_all(&request, host) : discover(&request, host);
 	nvmfr_host_destroy(host);
 	return status;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* identify [--json] URI: the controller behind a URI and its active namespaces. */
+/* identify [--json] URI: the controller behind a URI, its health and its active namespaces. */
 #include "common.h"
 
 #include <ctype.h>
@@ -8,6 +8,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <nvmfr/cmd.h>
 
 struct number {
 	const char *name;
@@ -157,6 +159,29 @@ static int namespaces(const struct session *session, bool json)
 	return 0;
 }
 
+/* What can be had of its health; a target that keeps none of it is no error. */
+static void health(const struct session *session, bool json)
+{
+	struct nvmfr_smart smart = { .size = sizeof(smart) };
+	bool known = nvmfr_read_smart(session->ctrl, UINT32_MAX, &smart) == 0;
+	const struct number numbers[] = {
+		{ "temperature_kelvin", smart.temperature_kelvin },
+		{ "spare_percent", smart.spare_percent },
+		{ "used_percent", smart.used_percent },
+		{ "critical_warning", smart.critical_warning },
+		{ "power_on_hours", smart.power_on_hours[0] },
+		{ "media_errors", smart.media_errors[0] },
+	};
+
+	for (size_t i = 0; known && i < ARRAY_SIZE(numbers); i++) {
+		if (json)
+			printf("%s\n    \"%s\": %" PRIu64, i ? "," : "", numbers[i].name,
+			       numbers[i].value);
+		else
+			print_number(numbers[i].name, numbers[i].value);
+	}
+}
+
 static int show(const struct session *session, bool json)
 {
 	struct nvmfr_ctrl_info ctrl = { .size = sizeof(ctrl) };
@@ -167,6 +192,9 @@ static int show(const struct session *session, bool json)
 	if (json)
 		printf("{\n  \"controller\": {");
 	controller_facts(&ctrl, json);
+	if (json)
+		printf("\n  },\n  \"health\": {");
+	health(session, json);
 	if (json)
 		printf("\n  },\n  \"namespaces\": [");
 	else

@@ -4,6 +4,7 @@
 # tests/deps.sh GROUP...    install what a fresh Debian 12 lacks
 #   quick   compiler, build tool and headers for the library and its examples
 #   build   quick, and what the tests, guards and documents need
+#   torch   PyTorch for the data loading tests (140 MB), which are skipped without it
 #   vm      a small virtual machine: QEMU, a kernel, and the programs run in the guest
 #
 # Only missing packages are installed. Who is not root gets the command to run instead,
@@ -15,7 +16,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 quick=(gcc libc6-dev meson ninja-build pkg-config libibverbs-dev librdmacm-dev libnuma-dev libssl-dev
 	libjansson-dev)
 build=("${quick[@]}" binutils clang clang-format clang-tidy doxygen g++ libc6-dbg libclang-rt-14-dev
-	libcriterion-dev mypy python3 python3-numpy python3-venv universal-ctags valgrind)
+	libcriterion-dev mypy python3 python3-numpy python3-venv systemtap-sdt-dev universal-ctags valgrind)
+torch=(python3-torch)
 vm=(qemu-system-x86 busybox-static cpio gzip xz-utils kmod iproute2 nvme-cli ibverbs-providers
 	python3)
 
@@ -109,14 +111,15 @@ check_only() {
 	exit 1
 }
 
-[ $# -gt 0 ] || { sed -n '4,7p' "$0" >&2; exit 2; }
+[ $# -gt 0 ] || { sed -n '4,8p' "$0" >&2; exit 2; }
 wanted=() want_kernel=
 for group; do
 	case $group in
 	quick) wanted+=("${quick[@]}") ;;
 	build) wanted+=("${build[@]}") ;;
+	torch) wanted+=("${torch[@]}") ;;
 	vm) wanted+=("${vm[@]}") want_kernel=1 ;;
-	*) sed -n '4,7p' "$0" >&2; exit 2 ;;
+	*) sed -n '4,8p' "$0" >&2; exit 2 ;;
 	esac
 done
 command -v dpkg-query >/dev/null || die "not a Debian system; install by hand: ${wanted[*]}"

@@ -151,6 +151,7 @@ identify_json() {
 		and str(uuid.UUID(n["uuid"])) == n["uuid"]
 		and len(n["nguid"]) in (0, 32) and len(n["eui64"]) in (0, 16))(d["controller"], *d["namespaces"])' \
 		"$work/json"
+	json 'd["health"]["temperature_kelvin"] == 313 and d["health"]["spare_percent"] == 100' "$work/json"
 }
 
 identify_dump() {
@@ -162,6 +163,7 @@ identify_dump() {
 
 identify_table() {
 	says '^subnqn +nqn\.' "$bin/identify" "$ram"
+	says '^temperature_kelvin +313' "$bin/identify" "$ram"
 	says '^ +1 +16384 +512 ' "$bin/identify" "$ram"
 	refuses 'usage' "$bin/identify"
 }
@@ -180,15 +182,15 @@ discover_table() {
 }
 
 # It goes on after its first list, until it is told to end.
-discover_watch() {
+discover_on() {
 	local pid status=0
-	"$bin/discover" --watch "$ram" >"$work/watched" 2>&1 &
+	"$bin/discover" "$1" "$ram" >"$work/watched" 2>&1 &
 	pid=$!
 	for _ in $(seq 1200); do
-		! grep -q '^nvm ' "$work/watched" || break
+		! grep -q "$2" "$work/watched" || break
 		sleep 0.1
 	done
-	grep -q '^nvm ' "$work/watched"
+	grep -q "$2" "$work/watched"
 	kill "$pid"
 	wait "$pid" || status=$?
 	[ $status = 143 ] || { cat "$work/watched"; return 1; }
@@ -593,7 +595,8 @@ check 'identify, dump' identify_dump
 check 'identify, table' identify_table
 check 'discover, JSON' discover_json
 check 'discover, table' discover_table
-check 'discover, watching' discover_watch
+check 'discover, watching' discover_on --watch '^nvm '
+check 'discover, connecting' discover_on --connect '^following '
 check 'failover' failover_reads
 check 'probe' probe_both
 check 'perf, workloads' perf_workloads

@@ -97,10 +97,16 @@ sanitized() {
 		--timeout-multiplier 5 --print-errorlogs --suite unit --suite flow --suite plain --suite standin
 }
 
+static_probes() {
+	configure build/usdt gcc -Dusdt=enabled && ninja -C build/usdt -j "$jobs" lib/libnvmfr.so.0.1.0 tests/plain_stats &&
+		meson test -C build/usdt --no-rebuild --print-errorlogs probes plain-stats
+}
+
 compilers() {
 	step "build gcc" build build/gcc gcc -Dvm=true &&
 		suites "tests gcc" build/gcc meson_test build/gcc unit flow standin guard python
 	[ -z "$quick" ] || return 0
+	step "static probes" static_probes
 	step "build clang" build build/clang clang || return
 	step clang-tidy tests/tidy.sh build/clang
 	suites "tests clang" build/clang meson_test build/clang unit flow standin
@@ -146,6 +152,8 @@ virtual_machine() {
 mkdir -p "$logs" || exit 2
 say "installing what is missing"
 tests/deps.sh build </dev/null || exit 1
+# Large, and what needs it is skipped with a remark where it cannot be had.
+[ -n "$quick" ] || tests/deps.sh torch </dev/null || true
 compilers
 if [ -z "$quick" ]; then
 	sanitizers

@@ -53,6 +53,8 @@ struct nvmfr_mpath;
 struct nvmfr_mqpair;
 /** What discovery controllers told. */
 struct nvmfr_discovery;
+/** Controllers of all that a discovery controller lists. */
+struct nvmfr_pool;
 
 /* ---- library ---------------------------------------------------------------------------------- */
 
@@ -344,6 +346,7 @@ struct nvmfr_ctrl_opts {
 	uint8_t rnr_retry_count;     /**< RDMA receiver-not-ready retries, 0 to 7; 7: for ever */
 	uint32_t ctrl_loss_timeout_ms; /**< after a loss, connect anew for so long; 0: lost at once; UINT32_MAX: for ever */
 	uint32_t reconnect_delay_ms; /**< before the first attempt; doubles up to 8 times, and varies by a quarter */
+	uint32_t fast_io_fail_ms;    /**< lost for so long: what waits to be issued again ends, new I/O is refused; 0: not before ctrl_loss_timeout_ms */
 };
 
 /** States of a controller or a queue pair. */
@@ -407,7 +410,8 @@ struct nvmfr_ns_info {
 
 /**
  * Fills opts with defaults: keep-alive 10 s, connect within 30 s, an admin command within 10 s, 128 I/O
- * queues, 31 admin commands in flight, both RDMA retry counts 7, no recovery (delay 1 s where it is wanted).
+ * queues, 31 admin commands in flight, both RDMA retry counts 7, no recovery (delay 1 s where it is wanted, and I/O
+ * that waits for it waits as long as it lasts).
  *
  * @param opts  to fill
  * @param size  sizeof *opts
@@ -469,7 +473,8 @@ NVMFR_API int nvmfr_ctrl_info(const struct nvmfr_ctrl *ctrl, struct nvmfr_ctrl_i
 
 /**
  * All that the library knows of a controller, as JSON text: target, state with its step or reason, what
- * the controller said of itself, limits in use, queue pairs with their phase, namespaces. For logs and
+ * the controller said of itself, limits in use, queue pairs with their phase and counts (commands: as of up to 0.1 s
+ * ago), namespaces, counts, the last losses. For logs and
  * reports; names stay, new ones may come.
  *
  * @param ctrl        the controller, in any state
@@ -531,7 +536,9 @@ enum nvmfr_event_type {
 	NVMFR_EVENT_FIRMWARE,          /**< passed on: firmware is being activated, the controller pauses */
 	NVMFR_EVENT_VENDOR,            /**< passed on: the vendor's own */
 	NVMFR_EVENT_OTHER,             /**< passed on: any other asynchronous event */
-	NVMFR_EVENT_OVERFLOW           /**< nobody fetched them: value events were lost here. ctrl is NULL */
+	NVMFR_EVENT_OVERFLOW,          /**< nobody fetched them: value events were lost here. ctrl is NULL */
+	NVMFR_EVENT_CTRL_ADDED,        /**< of a pool: this controller is there and live */
+	NVMFR_EVENT_CTRL_LEAVES        /**< of a pool: not listed any more, or lost for good; destroy its queue pairs */
 };
 
 /** What is another with a namespace; NVMFR_EVENT_NS_CHANGED without any: nothing that nvmfr_ns_info() tells. */
@@ -632,7 +639,8 @@ struct nvmfr_discovery_info {
  * Threads: any; what comes out belongs to one thread at a time.
  * Returns: 0; -EINVAL, also: it is not a discovery controller; -EAGAIN the log changed each time while it was read;
  * -ETIMEDOUT connect_timeout_ms, which bounds each connect and the reading of each log, or admin_timeout_ms; else as
- * nvmfr_connect() and nvmfr_ctrl_wait().
+ * nvmfr_connect() and nvmfr_ctrl_wait(). All of it takes twice connect_timeout_ms at most, and a second to hang up:
+ * referrals not followed by then are unreached.
  */
 NVMFR_API NVMFR_MUST_CHECK int nvmfr_discover(struct nvmfr_host *host, const struct nvmfr_ctrl_opts *opts,
 					      uint32_t flags, struct nvmfr_discovery **out);
@@ -691,7 +699,86 @@ NVMFR_API int nvmfr_discovery_get(const struct nvmfr_discovery *discovery, uint3
  */
 NVMFR_API void nvmfr_discovery_release(struct nvmfr_discovery *discovery);
 
+/* ---- pool ------------------------------------------------------------------------------------- */
+
+/**
+ * Connects to everything that a discovery controller lists (referrals included), and stays so: what comes later is
+ * connected, what goes is disconnected, by nvmfr_pool_update(). Where the application has a controller of its own
+ * no other is made, and its own is left alone.
+ *
+ * @param host  the host
+ * @param from  the discovery controller, by uri, as for nvmfr_discover(); with ctrl_loss_timeout_ms it outlives its
+ *              target's restarts, without it is asked anew then
+ * @param each  options of the controllers; uri, traddr and subnqn NULL. NULL: defaults
+ * @param out   receives the pool, NULL on failure
+ *
+ * Threads: any; it belongs to one thread at a time.
+ * Returns: 0, the controllers connect from then on; else as nvmfr_discover().
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_pool_create(struct nvmfr_host *host, const struct nvmfr_ctrl_opts *from,
+						 const struct nvmfr_ctrl_opts *each, struct nvmfr_pool **out);
+
+/**
+ * Does what is to be done. To be called when the host had events (after they were looked at) and when
+ * nvmfr_pool_timeout_ms() is over; cheap when nothing is. NVMFR_EVENT_CTRL_ADDED tells of a controller that is live,
+ * NVMFR_EVENT_CTRL_LEAVES of one that goes: by the next call on which it has no queue pairs any more it is
+ * disconnected and its pointer is dead. What could not be connected is tried again after 1 s, up to 60 s.
+ *
+ * @param pool  the pool
+ *
+ * Threads: the owner. It waits while a log is read, or a discovery controller connected anew.
+ * Returns: 0; -EINVAL; -EOWNERDEAD; else why the log cannot be read now: what there is stays, and it is tried again.
+ */
+NVMFR_API int nvmfr_pool_update(struct nvmfr_pool *pool);
+
+/**
+ * When nvmfr_pool_update() is due even if no event comes.
+ *
+ * @param pool  the pool
+ *
+ * Threads: the owner.
+ * Returns: milliseconds, rounded up; -1: events will tell; -EINVAL; -EOWNERDEAD in a forked child.
+ */
+NVMFR_API int nvmfr_pool_timeout_ms(const struct nvmfr_pool *pool);
+
+/**
+ * A controller that is there: told by NVMFR_EVENT_CTRL_ADDED, and not yet that it leaves. It is the pool's: not to be
+ * disconnected.
+ *
+ * @param pool   the pool
+ * @param index  from 0 on, until NULL comes
+ *
+ * Threads: the owner.
+ * Returns: the controller; NULL: there are fewer.
+ */
+NVMFR_API struct nvmfr_ctrl *nvmfr_pool_ctrl(const struct nvmfr_pool *pool, uint32_t index);
+
+/**
+ * Ends a pool and disconnects its controllers.
+ *
+ * @param pool  the pool, or NULL
+ *
+ * Threads: the owner; before its host ends.
+ * Returns: 0; -EBUSY queue pairs of its controllers exist, and nothing happened.
+ */
+NVMFR_API int nvmfr_pool_release(struct nvmfr_pool *pool);
+
 /* ---- queue pair ------------------------------------------------------------------------------- */
+
+/** Flags of nvmfr_qpair_opts. */
+enum nvmfr_qpair_flags {
+	NVMFR_QPAIR_STATS = 1 /**< counts I/O and bytes by direction, and latencies: nvmfr_qpair_stats(), nvmfr_qpair_latency() */
+};
+
+/**
+ * What becomes of I/O that a lost association leaves without an answer, where the association is made anew
+ * (nvmfr_ctrl_opts.ctrl_loss_timeout_ms). doc/resilience.md says why writes wait, and for how long.
+ */
+enum nvmfr_retry {
+	NVMFR_RETRY_NONE = 0,  /**< it ends with -ECONNABORTED */
+	NVMFR_RETRY_READS = 1, /**< reads are issued again after the recovery; all else ends so */
+	NVMFR_RETRY_ALL = 2    /**< all; writes only when the old controller cannot carry them out any more */
+};
 
 /** Options of a queue pair. */
 struct nvmfr_qpair_opts {
@@ -700,8 +787,8 @@ struct nvmfr_qpair_opts {
 	uint16_t max_descriptors; /**< SGL descriptors a vectored command may use, 1 to 16; the controller may allow fewer */
 	uint32_t io_timeout_ms;   /**< a command unanswered for so long ends the association; 0: never */
 	uint64_t qpair_data;      /**< comes back in each completion */
-	uint32_t flags;           /**< zero */
-	uint32_t reserved;        /**< zero */
+	uint32_t flags;           /**< enum nvmfr_qpair_flags */
+	uint32_t retry;           /**< enum nvmfr_retry; other than 0 costs memory, and needs a ctrl_loss_timeout_ms */
 	struct nvmfr_group *group; /**< of the same host; it belongs to the group's thread from then on. NULL: on its own */
 };
 
@@ -795,6 +882,120 @@ NVMFR_API int nvmfr_qpair_arm(struct nvmfr_qpair *qp);
  */
 NVMFR_API void nvmfr_qpair_destroy(struct nvmfr_qpair *qp);
 
+/* ---- what happened ---------------------------------------------------------------------------- */
+
+/** What a queue pair did since it was created, over all its connections; commands, of which an I/O may be several. */
+struct nvmfr_qpair_stats {
+	size_t size;          /**< sizeof this struct, set by the caller */
+	uint64_t commands;    /**< completed, well or not */
+	uint64_t refused;     /**< of them: the controller answered with an NVMe status */
+	uint64_t aborted;     /**< of them: lost with a connection (-ECONNABORTED) */
+	uint64_t timed_out;   /**< of them: -ETIMEDOUT */
+	uint64_t reads;       /**< reads that ended well; with NVMFR_QPAIR_STATS, as all below, else 0 */
+	uint64_t writes;      /**< writes that ended well */
+	uint64_t others;      /**< other commands that ended well */
+	uint64_t read_bytes;  /**< bytes of those reads */
+	uint64_t write_bytes; /**< bytes of those writes */
+};
+
+/**
+ * Counts of a queue pair.
+ *
+ * @param qp     the queue pair
+ * @param stats  with size set; filled as far as it goes
+ *
+ * Threads: the owner.
+ * Returns: 0; -EINVAL; -EOWNERDEAD in a forked child.
+ */
+NVMFR_API int nvmfr_qpair_stats(struct nvmfr_qpair *qp, struct nvmfr_qpair_stats *stats);
+
+/** A latency's bucket is never wider than 1 / 2^NVMFR_LATENCY_BITS of its values. */
+#define NVMFR_LATENCY_BITS 4
+/** Latencies of 2^NVMFR_LATENCY_VALUE_BITS ns and more (over an hour) share the last bucket. */
+#define NVMFR_LATENCY_VALUE_BITS 42
+/** Below 16 ns a bucket a value, above it 16 to each power of two: (42 - 4 + 1) * 16. */
+#define NVMFR_LATENCY_BUCKETS 624
+
+/** How long commands took, from their submit to the poll that found the answer. Log-linear; those of several add up. */
+struct nvmfr_latency {
+	size_t size;     /**< sizeof this struct, set by the caller */
+	uint64_t count;  /**< commands that ended well */
+	uint64_t sum_ns; /**< of all of them */
+	uint64_t min_ns; /**< the shortest; 0 without any */
+	uint64_t max_ns; /**< the longest */
+	uint64_t buckets[NVMFR_LATENCY_BUCKETS]; /**< how many fell into each */
+};
+
+/**
+ * Latencies of a queue pair that was created with NVMFR_QPAIR_STATS.
+ *
+ * @param qp       the queue pair
+ * @param op       NVMFR_OP_READ, NVMFR_OP_WRITE; any other: those of all other commands
+ * @param latency  with size set; filled as far as it goes
+ *
+ * Threads: the owner.
+ * Returns: 0; -ENOENT it was created without NVMFR_QPAIR_STATS; -EINVAL; -EOWNERDEAD in a forked child.
+ */
+NVMFR_API int nvmfr_qpair_latency(struct nvmfr_qpair *qp, uint32_t op, struct nvmfr_latency *latency);
+
+/**
+ * A percentile of latencies.
+ *
+ * @param latency  from nvmfr_qpair_latency(), or a sum of several
+ * @param percent  0 to 100
+ *
+ * Threads: any.
+ * Returns: nanoseconds that so many percent were not above, rounded up within a bucket; 0 without any.
+ */
+NVMFR_API uint64_t nvmfr_latency_percentile(const struct nvmfr_latency *latency, double percent);
+
+/** What a controller's association went through since nvmfr_connect(). */
+struct nvmfr_ctrl_stats {
+	size_t size;             /**< sizeof this struct, set by the caller */
+	uint64_t admin_commands; /**< sent for connecting, namespaces, log pages, the end */
+	uint64_t keep_alives;    /**< Keep Alive commands sent */
+	uint64_t aer_events;     /**< asynchronous events that arrived */
+	uint64_t aborts;         /**< Abort commands sent */
+	uint64_t losses;         /**< times that it was lost after it had been live */
+	uint64_t attempts;       /**< connects anew that were begun */
+	uint64_t recoveries;     /**< of them: succeeded */
+};
+
+/**
+ * Counts of a controller.
+ *
+ * @param ctrl   the controller, in any state
+ * @param stats  with size set; filled as far as it goes
+ *
+ * Threads: any.
+ * Returns: 0; -EINVAL; -EOWNERDEAD in a forked child.
+ */
+NVMFR_API int nvmfr_ctrl_stats(const struct nvmfr_ctrl *ctrl, struct nvmfr_ctrl_stats *stats);
+
+/** One loss of an association, and what came of it. */
+struct nvmfr_loss {
+	size_t size;          /**< sizeof this struct, set by the caller */
+	uint64_t ago_ms;      /**< it was lost so long ago */
+	uint64_t duration_ms; /**< until it was live again, or lost for good; while it recovers: until now */
+	uint32_t attempts;    /**< connects anew that were begun */
+	uint32_t state;       /**< how it ended: enum nvmfr_state LIVE or LOST; RECOVERING: it goes on */
+	int32_t err;          /**< why it was lost, as -errno */
+	uint32_t reserved;    /**< zero */
+	char cause[256];      /**< the same in words */
+};
+
+/**
+ * A loss of a controller's association; the last 16 are kept.
+ *
+ * @param ctrl   the controller, in any state
+ * @param index  0: the last one, 1: the one before
+ * @param loss   with size set; filled as far as it goes
+ *
+ * Threads: any.
+ * Returns: 0; -ENOENT there was none, or it is too long ago; -EINVAL; -EOWNERDEAD in a forked child.
+ */
+NVMFR_API int nvmfr_ctrl_loss(const struct nvmfr_ctrl *ctrl, uint32_t index, struct nvmfr_loss *loss);
+
 /* ---- group ------------------------------------------------------------------------------------ */
 
 /** Options of a group. */
@@ -869,7 +1070,9 @@ enum nvmfr_op {
 	NVMFR_OP_FLUSH = 0,       /**< make writes that completed durable */
 	NVMFR_OP_WRITE = 1,       /**< buffer to namespace */
 	NVMFR_OP_READ = 2,        /**< namespace to buffer */
-	NVMFR_OP_WRITE_ZEROES = 8 /**< zero a range, without data; where ONCS has it */
+	NVMFR_OP_COMPARE = 5,     /**< buffer with namespace: completes with status Compare Failure where they differ; where ONCS has it */
+	NVMFR_OP_WRITE_ZEROES = 8, /**< zero a range, without data; where ONCS has it */
+	NVMFR_OP_VERIFY = 12      /**< check that a range can be read, without data; where ONCS has it */
 };
 
 /** Flags of an I/O. */
@@ -935,7 +1138,7 @@ struct nvmfr_completion {
  * Returns: 0 accepted, one completion will come; -EAGAIN no room, poll first, or the queue pair is still
  * connecting, or was lost and is connected anew; -EINVAL or -ERANGE a bad argument, nothing was sent; -ENOENT
  * no such namespace; -EOPNOTSUPP a format (metadata, protection information, other command set) or command
- * that cannot be; -ENOTCONN lost; -EOWNERDEAD in a forked child.
+ * that cannot be; -ENOTCONN lost, or for longer than fast_io_fail_ms; -EOWNERDEAD in a forked child.
  */
 NVMFR_API NVMFR_MUST_CHECK int nvmfr_read(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks,
 					  struct nvmfr_buffer *buf, uint64_t offset_bytes, uint64_t user_data);
@@ -1048,6 +1251,29 @@ NVMFR_API NVMFR_MUST_CHECK int nvmfr_poll(struct nvmfr_qpair *qp, struct nvmfr_c
  */
 NVMFR_API NVMFR_MUST_CHECK int nvmfr_wait(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int min,
 					  unsigned int max, int timeout_ms);
+
+/**
+ * Submits I/Os and collects completions in one call, for lists longer than the queue pair is deep, and for
+ * callers to whom a call is dear: it submits what there is room for, and more as completions make room, until
+ * min completions are there. It then fills the room once more, so that the queue pair is busy until the next call.
+ *
+ * @param qp          the queue pair
+ * @param ios         n of them; read only, free again on return
+ * @param n           0: only collects
+ * @param taken       receives how many of ios were submitted, in order, also on failure. Fewer than n: submit the
+ *                    rest with the next call, which tells if the first of them is bad
+ * @param out         room for max
+ * @param min         1 to max; completions of earlier I/Os count
+ * @param max         1 or more
+ * @param timeout_ms  0: looks once; -1: no bound of its own
+ *
+ * Threads: the owner.
+ * Returns: as nvmfr_wait(); if nothing was taken and nothing collected also as nvmfr_submit().
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_submit_and_wait(struct nvmfr_qpair *qp, const struct nvmfr_io *ios,
+						     unsigned int n, unsigned int *taken,
+						     struct nvmfr_completion *out, unsigned int min,
+						     unsigned int max, int timeout_ms);
 
 /**
  * Collects completions of all queue pairs of a group, without waiting: nvmfr_completion.qpair_data tells

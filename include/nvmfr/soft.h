@@ -57,7 +57,8 @@ struct nvmfr_soft_opts {
 };
 
 /**
- * Fills opts with defaults: in-capsule 8 KiB, MDTS 1 MiB, 16 descriptors, queues of 1024 entries, 64 queues.
+ * Fills opts with defaults: in-capsule 8 KiB, MDTS 1 MiB, 16 descriptors, queues of 1024 entries, 64 queues;
+ * ONCS with Compare, Dataset Management, Write Zeroes, Timestamp, Verify and Copy.
  *
  * @param opts  to fill
  * @param size  sizeof *opts

@@ -238,6 +238,8 @@ int nvmfr_disconnect(struct nvmfr_ctrl *ctrl, int timeout_ms)
 		while (!ctrl->shut_down && nvmfr__service_wait(host, deadline))
 			;
 	}
+	nvmfr__log(&host->log, NVMFR_LOG_INFO, "%s: disconnected%s", ctrl->target.subnqn,
+		   ctrl->shut_down ? "" : ", without a shutdown");
 	nvmfr__ctrl_free(ctrl);
 	pthread_mutex_unlock(&host->lock);
 	return 0;

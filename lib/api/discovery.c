@@ -36,6 +36,7 @@ struct list {
 	struct found *found;
 	uint32_t count, logs, unreached, skipped;
 	uint64_t generation, left_out;
+	uint64_t deadline_ns; /* no referral is followed after it */
 	uint32_t asked;
 	struct place places[MAX_PLACES];
 };
@@ -237,6 +238,17 @@ static struct nvmfr_ctrl_opts options(const struct nvmfr_discovery *d, bool pers
 	return opts;
 }
 
+/* What is left of the whole's time, for one connect or one log; 0: nothing. */
+static uint32_t time_left(const struct nvmfr_discovery *d, const struct list *list)
+{
+	uint64_t now = nvmfr__clock_now_ns(&d->host->clock);
+
+	if (now >= list->deadline_ns)
+		return 0;
+	return (uint32_t)nvmfr__min_u64(d->opts.connect_timeout_ms,
+					(list->deadline_ns - now) / MS_NS(1));
+}
+
 static void follow(const struct nvmfr_discovery *d, struct list *list, uint32_t i)
 {
 	const struct discovery_record wire = list->found[i].wire;
@@ -256,10 +268,16 @@ static void follow(const struct nvmfr_discovery *d, struct list *list, uint32_t 
 		unreached(d, list, &wire, "too many of them");
 		return;
 	}
+	opts.connect_timeout_ms = time_left(d, list);
+	if (!opts.connect_timeout_ms) {
+		unreached(d, list, &wire, "twice connect_timeout_ms is over");
+		return;
+	}
 	add_place(list, wire.trtype == NVME_TRTYPE_LOOP, wire.traddr, default_port(&wire));
 	opts.uri = uri;
 	err = reach(d->host, &opts, &ctrl);
 	if (!err) {
+		ctrl->opts.connect_timeout_ms = nvmfr__max_u32(time_left(d, list), 1);
 		err = read_log(list, ctrl);
 		end(ctrl);
 	}
@@ -304,7 +322,7 @@ static int drop_doubles(struct list *list)
 }
 
 /* What was read before stays when this fails. */
-static int read_all(struct nvmfr_discovery *d)
+static int read_all(struct nvmfr_discovery *d, uint64_t deadline_ns)
 {
 	const struct target *target = &d->ctrl->target;
 	struct list *list = calloc(1, sizeof(*list));
@@ -312,6 +330,7 @@ static int read_all(struct nvmfr_discovery *d)
 
 	if (!list)
 		return nvmfr__fail(-ENOMEM, "no memory for a discovery log");
+	list->deadline_ns = deadline_ns;
 	add_place(list, target->soft, target->soft ? target->name : target->traddr,
 		  target->trsvcid);
 	err = read_log(list, d->ctrl);
@@ -407,14 +426,20 @@ static int introduce(struct nvmfr_ctrl *ctrl)
 	return err;
 }
 
+static uint64_t deadline_of(const struct nvmfr_discovery *d)
+{
+	return nvmfr__clock_now_ns(&d->host->clock) + 2 * MS_NS(d->opts.connect_timeout_ms);
+}
+
 static int discover(struct nvmfr_discovery *d, const struct nvmfr_ctrl_opts *opts)
 {
 	int err = take_opts(d, opts);
+	uint64_t deadline_ns = deadline_of(d);
 
 	if (!err)
 		err = first(d);
 	if (!err)
-		err = read_all(d);
+		err = read_all(d, deadline_ns);
 	if (!err && (d->flags & NVMFR_DISCOVER_PERSISTENT))
 		return introduce(d->ctrl);
 	if (d->ctrl)
@@ -466,12 +491,13 @@ int nvmfr_discovery_refresh(struct nvmfr_discovery *d)
 {
 	int err = check_discovery(d);
 	bool persistent = !err && (d->flags & NVMFR_DISCOVER_PERSISTENT);
+	uint64_t deadline_ns = err ? 0 : deadline_of(d);
 
 	if (!err && !persistent)
 		err = first(d);
 	if (err)
 		return err;
-	err = read_all(d);
+	err = read_all(d, deadline_ns);
 	if (!persistent) {
 		end(d->ctrl);
 		d->ctrl = NULL;

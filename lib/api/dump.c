@@ -102,6 +102,39 @@ static void put_limits(struct json *j, const struct nvmfr_ctrl *ctrl)
 	nvmfr__json_close(j, '}');
 }
 
+static void put_latency(struct json *j, const char *name, const struct qpair_meter *meter,
+			enum meter_kind kind)
+{
+	const struct nvmfr_latency *latency = &meter->latency[kind];
+
+	nvmfr__json_open(j, name, '{');
+	nvmfr__json_uint(j, "count", meter_read(&latency->count));
+	nvmfr__json_uint(j, "bytes", meter_read(&meter->bytes[kind]));
+	nvmfr__json_uint(j, "min_ns", meter_read(&latency->min_ns));
+	nvmfr__json_uint(j, "p50_ns", nvmfr_latency_percentile(latency, 50));
+	nvmfr__json_uint(j, "p99_ns", nvmfr_latency_percentile(latency, 99));
+	nvmfr__json_uint(j, "p99_9_ns", nvmfr_latency_percentile(latency, 99.9));
+	nvmfr__json_uint(j, "max_ns", meter_read(&latency->max_ns));
+	nvmfr__json_close(j, '}');
+}
+
+static void put_queue_stats(struct json *j, const struct entry *entry)
+{
+	const struct nvmfr_qpair *qp = entry->qp;
+
+	nvmfr__json_uint(j, "connects", entry->connects);
+	nvmfr__json_uint(j, "commands",
+			 atomic_load_explicit(&qp->link.commands, memory_order_relaxed));
+	nvmfr__json_uint(j, "refused", meter_read(&qp->failures.refused));
+	nvmfr__json_uint(j, "aborted", meter_read(&qp->failures.aborted));
+	nvmfr__json_uint(j, "timed_out", meter_read(&qp->failures.timed_out));
+	if (!qp->meter)
+		return;
+	put_latency(j, "reads", qp->meter, METER_READ);
+	put_latency(j, "writes", qp->meter, METER_WRITE);
+	put_latency(j, "others", qp->meter, METER_OTHER);
+}
+
 static void put_queues(struct json *j, const struct nvmfr_ctrl *ctrl)
 {
 	nvmfr__json_open(j, "queues", '[');
@@ -113,6 +146,7 @@ static void put_queues(struct json *j, const struct nvmfr_ctrl *ctrl)
 		nvmfr__json_uint(j, "tries", entry->attempt.tries);
 		if (entry->phase == ENTRY_LOST)
 			nvmfr__json_text(j, "reason", entry->qp->link.sentence);
+		put_queue_stats(j, entry);
 		nvmfr__json_close(j, '}');
 	}
 	nvmfr__json_close(j, ']');
@@ -139,6 +173,38 @@ static void put_namespaces(struct json *j, const struct ns_table *table)
 	nvmfr__json_close(j, ']');
 }
 
+static void put_stats(struct json *j, const struct ctrl_history *history)
+{
+	nvmfr__json_open(j, "stats", '{');
+	nvmfr__json_uint(j, "admin_commands", history->admin_commands);
+	nvmfr__json_uint(j, "keep_alives", history->keep_alives);
+	nvmfr__json_uint(j, "aer_events", history->events);
+	nvmfr__json_uint(j, "aborts", history->aborts);
+	nvmfr__json_uint(j, "losses", history->losses);
+	nvmfr__json_uint(j, "attempts", history->attempts);
+	nvmfr__json_uint(j, "recoveries", history->recoveries);
+	nvmfr__json_close(j, '}');
+}
+
+/* The newest first. */
+static void put_losses(struct json *j, const struct nvmfr_ctrl *ctrl)
+{
+	const struct loss *loss;
+
+	nvmfr__json_open(j, "losses", '[');
+	for (uint32_t i = 0; (loss = nvmfr__history_get(&ctrl->history, i)); i++) {
+		nvmfr__json_open(j, NULL, '{');
+		nvmfr__json_uint(j, "ago_ms", (ctrl_now(ctrl) - loss->began_ns) / MS_NS(1));
+		nvmfr__json_uint(j, "duration_ms", nvmfr__loss_ms(loss, ctrl_now(ctrl)));
+		nvmfr__json_uint(j, "attempts", loss->attempts);
+		nvmfr__json_text(j, "state", state_name(loss->state));
+		nvmfr__json_int(j, "err", loss->err);
+		nvmfr__json_text(j, "cause", loss->cause);
+		nvmfr__json_close(j, '}');
+	}
+	nvmfr__json_close(j, ']');
+}
+
 int nvmfr_ctrl_dump(const struct nvmfr_ctrl *ctrl, char *text, size_t text_bytes)
 {
 	struct json j = nvmfr__json_begin(text, text_bytes);
@@ -158,6 +224,8 @@ int nvmfr_ctrl_dump(const struct nvmfr_ctrl *ctrl, char *text, size_t text_bytes
 	put_limits(&j, ctrl);
 	put_queues(&j, ctrl);
 	put_namespaces(&j, ctrl->ns);
+	put_stats(&j, &ctrl->history);
+	put_losses(&j, ctrl);
 	pthread_mutex_unlock(&ctrl->host->lock);
 	nvmfr__json_close(&j, '}');
 	return nvmfr__json_end(&j);

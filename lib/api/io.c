@@ -2,10 +2,12 @@
 /* The data path's entry points: a look at the pointers, then one call down. */
 #include <errno.h>
 
-#include <nvmfr/nvmfr.h>
+#include <nvmfr/cmd.h>
 
 #include "base/err.h"
+#include "queue/command.h"
 #include "queue/prepared.h"
+#include "queue/ranges.h"
 
 static __attribute__((noinline, cold)) int bad(const char *what)
 {
@@ -33,6 +35,30 @@ int nvmfr_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, unsigned in
 	if (unlikely(!qp || !ios || (int)n <= 0))
 		return bad("qp or ios is NULL, or n is 0 or too large");
 	return nvmfr__qpair_submit(qp, ios, n);
+}
+
+int nvmfr_submit_cmd(struct nvmfr_qpair *qp, const struct nvmfr_cmd *cmd, struct nvmfr_buffer *buf,
+		     uint64_t offset_bytes, uint64_t len_bytes, uint64_t user_data)
+{
+	if (!qp || !cmd)
+		return bad("qp or cmd is NULL");
+	return nvmfr__qpair_command(qp, cmd, buf, offset_bytes, len_bytes, user_data);
+}
+
+int nvmfr_deallocate(struct nvmfr_qpair *qp, uint32_t nsid, const struct nvmfr_range *ranges, unsigned int n,
+		     struct nvmfr_buffer *list, uint64_t list_offset_bytes, uint64_t user_data)
+{
+	if (!qp || !ranges)
+		return bad("qp or ranges is NULL");
+	return nvmfr__qpair_deallocate(qp, nsid, ranges, n, list, list_offset_bytes, user_data);
+}
+
+int nvmfr_copy(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, const struct nvmfr_range *ranges, unsigned int n,
+	       struct nvmfr_buffer *list, uint64_t list_offset_bytes, uint64_t user_data)
+{
+	if (!qp || !ranges)
+		return bad("qp or ranges is NULL");
+	return nvmfr__qpair_copy(qp, nsid, lba, ranges, n, list, list_offset_bytes, user_data);
 }
 
 int nvmfr_prepare(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, unsigned int n,

@@ -101,7 +101,7 @@ static int check_range(struct range *r)
 
 	if (r->qp->state != LINK_LIVE)
 		return nvmfr__qpair_state_error(r->qp);
-	if (free_slots(r->qp) != r->qp->depth || r->qp->backlog)
+	if (qpair_is_busy(r->qp))
 		return nvmfr__fail(-EBUSY, "nvmfr_pread needs a queue pair with no I/O in flight");
 	if (!ns)
 		return nvmfr__fail(-ENOENT, "namespace %u is not active on this controller",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 
 #include <nvmfr/nvmfr.h>
@@ -9,6 +10,8 @@
 #include "base/opts.h"
 #include "ctrl/ctrl.h"
 #include "queue/group.h"
+
+enum { FEED_BATCH = 32 }; /* from here on a larger batch saves nothing */
 
 void nvmfr_qpair_opts_init(struct nvmfr_qpair_opts *opts, size_t size)
 {
@@ -76,7 +79,7 @@ static bool wait_pending(void *object)
 {
 	const struct nvmfr_qpair *qp = object;
 
-	return !likely_live(qp) || free_slots(qp) != qp->depth || qp->chores.backlog;
+	return !likely_live(qp) || qpair_is_busy(qp);
 }
 
 static uint64_t wait_due(void *object)
@@ -196,7 +199,7 @@ int nvmfr_qpair_info(struct nvmfr_qpair *qp, struct nvmfr_qpair_info *info)
 	full.qid = qp->qid;
 	full.depth = (uint16_t)qp->depth;
 	full.state = public_state(qp);
-	full.in_flight = (uint16_t)(qp->depth - free_slots(qp));
+	full.in_flight = (uint16_t)(qp->depth - free_slots(qp) + nvmfr__retry_unplaced(qp));
 	full.commands = qpair_commands(qp);
 	full.bounced_bytes = qp->bounced_bytes;
 	nvmfr__opts_export(info, info->size, &full, sizeof(full));
@@ -224,22 +227,112 @@ void nvmfr_qpair_destroy(struct nvmfr_qpair *qp)
 	(void)nvmfr_buffer_release(scratch);
 }
 
+static struct wait_source completions_of(struct nvmfr_qpair *qp)
+{
+	return (struct wait_source){ .host = qpair_host(qp),
+				     .object = qp,
+				     .pace = &qp->pace,
+				     .poll = wait_poll,
+				     .fd = wait_fd,
+				     .arm = wait_arm,
+				     .pending = wait_pending,
+				     .due_ns = wait_due };
+}
+
 int nvmfr_wait(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int min,
 	       unsigned int max, int timeout_ms)
 {
-	struct wait_source source = { .object = qp,
-				      .poll = wait_poll,
-				      .fd = wait_fd,
-				      .arm = wait_arm,
-				      .pending = wait_pending,
-				      .due_ns = wait_due };
+	struct wait_source source;
 	int err = check_qpair(qp);
 
 	if (!err)
 		err = nvmfr__wait_check(out, min, max);
 	if (err)
 		return err;
-	source.host = qpair_host(qp);
-	source.pace = &qp->pace;
+	source = completions_of(qp);
 	return nvmfr__wait(&source, out, min, max, timeout_ms);
+}
+
+/* ---- submitting and waiting in one call ------------------------------------------------------- */
+
+struct feed {
+	const struct nvmfr_io *ios;
+	unsigned int n, taken;
+	unsigned int wake; /* completions that are worth the next submit */
+};
+
+static bool in_flight(const struct nvmfr_qpair *qp)
+{
+	return free_slots(qp) < qp->depth;
+}
+
+/*
+ * Submits what there is room for. Then a few at once make the better batches, but where one I/O is carried by
+ * several commands: there a few may be more than fit.
+ */
+static int feed_qpair(struct nvmfr_qpair *qp, struct feed *feed)
+{
+	uint32_t room = free_slots(qp);
+	int n;
+
+	feed->wake = 1;
+	if (feed->taken == feed->n)
+		return 0;
+	n = nvmfr__qpair_submit(qp, feed->ios + feed->taken, feed->n - feed->taken);
+	if (n == -ENOTCONN || (n == -EAGAIN && in_flight(qp)))
+		return 0; /* what was in flight first */
+	if (n < 0)
+		return n;
+	feed->taken += (unsigned int)n;
+	if (room - free_slots(qp) == (uint32_t)n)
+		feed->wake = MIN(FEED_BATCH, qp->depth / 4 + 1);
+	return 0;
+}
+
+static int feed_and_wait(struct nvmfr_qpair *qp, struct feed *feed, struct nvmfr_completion *out,
+			 unsigned int min, unsigned int max, int timeout_ms)
+{
+	struct wait_source source = completions_of(qp);
+	uint64_t deadline = nvmfr__wait_deadline(&source, timeout_ms);
+	unsigned int have = 0;
+
+	for (;;) {
+		int n = feed_qpair(qp, feed);
+		unsigned int wake;
+
+		if (n < 0) {
+			if (!feed->taken && !have)
+				return n;
+			feed->n = feed->taken; /* the next call tells why */
+		}
+		if (have >= min || (have && !in_flight(qp)))
+			return (int)have;
+		wake = MIN(feed->wake, min - have);
+		n = nvmfr__wait_until(&source, out + have, wake, max - have, deadline);
+		if (n > 0)
+			have += (unsigned int)n;
+		if (n <= 0 || ((unsigned int)n < wake && in_flight(qp)))
+			return have ? (int)have : n;
+	}
+}
+
+int nvmfr_submit_and_wait(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, unsigned int n,
+			  unsigned int *taken, struct nvmfr_completion *out, unsigned int min,
+			  unsigned int max, int timeout_ms)
+{
+	struct feed feed = { .ios = ios, .n = n };
+	int err;
+
+	if (taken)
+		*taken = 0;
+	err = check_qpair(qp);
+	if (!err && (!taken || (n && !ios) || n > INT_MAX))
+		err = nvmfr__fail(-EINVAL, "taken or ios is NULL, or n is too large");
+	if (!err)
+		err = nvmfr__wait_check(out, min, max);
+	if (err)
+		return err;
+	err = feed_and_wait(qp, &feed, out, min, max, timeout_ms);
+	*taken = feed.taken;
+	return err;
 }

@@ -168,13 +168,23 @@ int nvmfr__wait_check(const struct nvmfr_completion *out, unsigned int min, unsi
 	return 0;
 }
 
+uint64_t nvmfr__wait_deadline(const struct wait_source *source, int timeout_ms)
+{
+	return timeout_ms < 0 ? UINT64_MAX
+			      : nvmfr__clock_now_ns(&source->host->clock) + MS_NS(timeout_ms);
+}
+
 int nvmfr__wait(const struct wait_source *source, struct nvmfr_completion *out, unsigned int min,
 		unsigned int max, int timeout_ms)
 {
-	struct waiter w = { .source = source, .deadline = UINT64_MAX, .min = min };
+	return nvmfr__wait_until(source, out, min, max, nvmfr__wait_deadline(source, timeout_ms));
+}
 
-	if (timeout_ms >= 0)
-		w.deadline = nvmfr__clock_now_ns(&source->host->clock) + MS_NS(timeout_ms);
+int nvmfr__wait_until(const struct wait_source *source, struct nvmfr_completion *out,
+		      unsigned int min, unsigned int max, uint64_t deadline)
+{
+	struct waiter w = { .source = source, .deadline = deadline, .min = min };
+
 	for (;;) {
 		int got = source->poll(source->object, out + w.n, max - w.n);
 

@@ -29,4 +29,9 @@ int nvmfr__wait_check(const struct nvmfr_completion *out, unsigned int min, unsi
 int nvmfr__wait(const struct wait_source *source, struct nvmfr_completion *out, unsigned int min,
 		unsigned int max, int timeout_ms);
 
+/* The same for those who wait again and again within one time. A negative timeout: UINT64_MAX, never. */
+uint64_t nvmfr__wait_deadline(const struct wait_source *source, int timeout_ms);
+int nvmfr__wait_until(const struct wait_source *source, struct nvmfr_completion *out,
+		      unsigned int min, unsigned int max, uint64_t deadline);
+
 #endif

@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "ctrl/notice.h"
+#include "ctrl/passthrough.h"
 #include "wire/admin.h"
 #include "wire/status.h"
 
@@ -42,9 +43,10 @@ void nvmfr__admin_close(struct nvmfr_ctrl *ctrl)
 	if (ctrl->page_registered) {
 		struct fab_dev *dev = ctrl->ep->dev;
 
-		/* First nobody can write there any more, then the key goes. */
+		/* First nobody can write there any more, then the keys go. */
 		ctrl->ops->ep_stop(ctrl->ep);
 		ctrl->ops->mr_dereg(dev, &ctrl->page_mr);
+		nvmfr__passthrough_stop(ctrl, dev);
 	}
 	ctrl->page_registered = false;
 	if (ctrl->ep)
@@ -80,6 +82,7 @@ static bool send_keep_alive(struct nvmfr_ctrl *ctrl, uint64_t now)
 	nvme_sqe_keep_alive(&sqe);
 	if (nvmfr__qpair_post_raw(ctrl->admin, &sqe, TAG_KEEP_ALIVE))
 		return false;
+	ctrl->history.keep_alives++;
 	ctrl->keep_alive_ns = now + MS_NS(ctrl->kato_ms) / 2;
 	ctrl->keep_alive_deadline_ns = now + MS_NS(ctrl->kato_ms);
 	return true;
@@ -134,6 +137,7 @@ static void aer_answered(struct nvmfr_ctrl *ctrl, const struct nvmfr_completion 
 			   nvme_status_name(cpl->status));
 		return;
 	}
+	ctrl->history.events++;
 	nvmfr__log(&ctrl->host->log, NVMFR_LOG_INFO,
 		   "%s: asynchronous event, type %u, information 0x%02x, log page 0x%02x",
 		   ctrl->target.subnqn, event.type, event.info, event.lid);
@@ -162,8 +166,10 @@ static void dispatch(struct nvmfr_ctrl *ctrl, const struct nvmfr_completion *cpl
 		nvmfr__sequence_answer(ctrl, cpl);
 	else if (cpl->user_data == TAG_KEEP_ALIVE)
 		keep_alive_answered(ctrl, cpl);
-	else
+	else if (cpl->user_data == TAG_AER)
 		aer_answered(ctrl, cpl);
+	else
+		nvmfr__passthrough_answered(ctrl, (struct admin_request *)(uintptr_t)cpl->user_data, cpl);
 }
 
 /* Bounded: a peer that answers event requests at once could keep us here for ever. */

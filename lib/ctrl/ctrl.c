@@ -11,6 +11,7 @@
 #include "ctrl/ana.h"
 #include "ctrl/notice.h"
 #include "ctrl/nsscan.h"
+#include "ctrl/passthrough.h"
 #include "ctrl/soft_lookup.h"
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -34,6 +35,9 @@ static int check_opts(const struct nvmfr_ctrl_opts *opts)
 				   opts->ack_timeout);
 	if (opts->ctrl_loss_timeout_ms && !opts->reconnect_delay_ms)
 		return nvmfr__fail(-EINVAL, "reconnect_delay_ms must not be 0 with a ctrl_loss_timeout_ms");
+	if (opts->fast_io_fail_ms && !opts->ctrl_loss_timeout_ms)
+		return nvmfr__fail(-EINVAL, "fast_io_fail_ms without a ctrl_loss_timeout_ms: there is no recovery "
+					    "that I/O could wait for");
 	return 0;
 }
 
@@ -74,6 +78,8 @@ int nvmfr__ctrl_create(struct nvmfr_host *host, const struct nvmfr_ctrl_opts *op
 	}
 	nvmfr__sequence_start(ctrl, nvmfr__connect_steps, nvmfr__connect_step_count,
 			      ctrl_now(ctrl) + MS_NS(opts->connect_timeout_ms));
+	nvmfr__log(&host->log, NVMFR_LOG_INFO, "%s: connecting to %s", ctrl->target.subnqn,
+		   ctrl->target.soft ? "an embedded target" : ctrl->target.traddr);
 	ctrl->next = host->ctrls;
 	host->ctrls = ctrl;
 	*out = ctrl;
@@ -94,6 +100,7 @@ void nvmfr__ctrl_forget(struct nvmfr_ctrl *ctrl)
 	nvmfr__qpair_free(ctrl->admin);
 	nvmfr__ns_scan_end(ctrl);
 	nvmfr__ns_table_put(ctrl->ns);
+	nvmfr__passthrough_free(ctrl);
 	free(ctrl->page);
 	free(ctrl);
 }
@@ -161,6 +168,7 @@ void nvmfr__ctrl_lose(struct nvmfr_ctrl *ctrl, int err, const char *fmt, ...)
 	ctrl->state = again ? NVMFR_STATE_RECOVERING : NVMFR_STATE_LOST;
 	ctrl->steps = NULL;
 	ctrl->shut_down = !again;
+	nvmfr__history_lost(ctrl, before, err);
 	if (ctrl->state != before)
 		nvmfr__event_state(ctrl);
 	tell_loss(ctrl, was_live);
@@ -238,6 +246,7 @@ static uint64_t recover_pass(struct nvmfr_ctrl *ctrl)
 	if (now < ctrl->recover_ns)
 		return ctrl->recover_ns;
 	ctrl->recoveries++;
+	ctrl->history.attempts++;
 	ctrl->attempt = (struct attempt){ 0 };
 	nvmfr__sequence_start(ctrl, nvmfr__connect_steps, nvmfr__connect_step_count,
 			      nvmfr__min_u64(now + MS_NS(ctrl->opts.connect_timeout_ms),

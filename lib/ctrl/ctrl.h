@@ -12,6 +12,7 @@
 
 #include <nvmfr/nvmfr.h>
 
+#include "ctrl/history.h"
 #include "ctrl/host.h"
 #include "ctrl/resolve.h"
 #include "ctrl/target.h"
@@ -71,7 +72,9 @@ struct entry {
 	struct fab_ep *ep; /* while connecting; then qp->link.ep */
 	struct nvmfr_qpair *boot; /* while Fabrics Connect is out */
 	bool boot_failed; /* it broke; the reason may still come as an event */
+	uint32_t connects; /* that it became live */
 	uint64_t recover_ns; /* ENTRY_LOST: not to be connected anew before */
+	uint64_t fast_fail_ns; /* lost: when that is told; 0: not, or it was */
 	enum entry_phase phase;
 	struct attempt attempt;
 	uint64_t deadline_ns;
@@ -109,6 +112,7 @@ struct nvmfr_ctrl {
 	uint64_t give_up_ns; /* when it is lost for good */
 	uint64_t recover_ns; /* when the next attempt starts */
 	unsigned int recoveries; /* attempts since the loss */
+	struct ctrl_history history;
 
 	/* connecting */
 	struct resolve *resolve;
@@ -130,6 +134,7 @@ struct nvmfr_ctrl {
 	unsigned int aers;
 	uint64_t aer_ns; /* when those that were answered go out again; 0: none was */
 	bool no_health; /* it refused to be asked for health events */
+	struct admin_request *requests; /* passthrough.h: the application's, in any state */
 
 	/* what it told, and the work that follows; see notice.h */
 	unsigned int notices; /* to be done */

@@ -11,8 +11,10 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/probe.h"
 #include "ctrl/ctrl.h"
 #include "queue/group.h"
+#include "queue/retry.h"
 #include "wire/cm.h"
 
 static uint32_t ms_to_ticks(uint32_t ms)
@@ -75,8 +77,13 @@ static int check_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts *
 	if (opts->max_descriptors == 0 || opts->max_descriptors > FAB_MAX_DESCRIPTORS)
 		return nvmfr__fail(-EINVAL, "max_descriptors %u is not from 1 to %d",
 				   opts->max_descriptors, FAB_MAX_DESCRIPTORS);
-	if (opts->flags || opts->reserved)
-		return nvmfr__fail(-EINVAL, "flags and reserved of nvmfr_qpair_opts must be zero");
+	if (opts->flags & ~(uint32_t)NVMFR_QPAIR_STATS)
+		return nvmfr__fail(-EINVAL, "flags of nvmfr_qpair_opts has unknown bits");
+	if (opts->retry > NVMFR_RETRY_ALL)
+		return nvmfr__fail(-EINVAL, "retry %u is not one of enum nvmfr_retry", opts->retry);
+	if (opts->retry && !ctrl->opts.ctrl_loss_timeout_ms)
+		return nvmfr__fail(-EINVAL, "retry without a ctrl_loss_timeout_ms: a lost controller would not "
+					    "come back");
 	if (opts->group && opts->group->host != ctrl->host)
 		return nvmfr__fail(-EINVAL, "the group belongs to another host");
 	if (!nvme_clamp_depth(opts->depth, nvme_cap_mqes(ctrl->cap), ctrl->id.maxcmd))
@@ -134,6 +141,16 @@ static void init_qpair(struct nvmfr_qpair *qp, struct nvmfr_ctrl *ctrl,
 	atomic_init(&qp->link.wake_tick, 0);
 }
 
+/* false: it was asked for, and there is no memory. A tracer's probes are in it. */
+static bool add_meter(struct nvmfr_qpair *qp, const struct nvmfr_ctrl *ctrl,
+		      const struct nvmfr_qpair_opts *opts)
+{
+	if (!PROBES && !(opts->flags & NVMFR_QPAIR_STATS))
+		return true;
+	qp->meter = nvmfr__meter_new(qp, &ctrl->host->clock, opts->depth);
+	return qp->meter;
+}
+
 int nvmfr__ioqueue_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts *opts,
 			  struct nvmfr_qpair **out)
 {
@@ -156,7 +173,12 @@ int nvmfr__ioqueue_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts
 		return err;
 	entry = calloc(1, sizeof(*entry));
 	qp = nvmfr__qpair_new(qid);
-	if (!entry || !qp)
+	if (!entry || !qp || !add_meter(qp, ctrl, opts))
+		goto no_memory;
+	depth = nvme_clamp_depth(opts->depth, nvme_cap_mqes(ctrl->cap), ctrl->id.maxcmd);
+	if (ctrl->ep->dev->max_depth)
+		depth = nvmfr__min_u32(depth, ctrl->ep->dev->max_depth);
+	if (opts->retry && !(qp->retry = nvmfr__retry_new(opts->retry, depth)))
 		goto no_memory;
 	qp->word = nvmfr__wipe_get(&ctrl->host->wipe_pages);
 	if (!qp->word)
@@ -164,9 +186,6 @@ int nvmfr__ioqueue_create(struct nvmfr_ctrl *ctrl, const struct nvmfr_qpair_opts
 	init_qpair(qp, ctrl, opts);
 	qp->link.word = (_Atomic uint32_t *)qp->word;
 	qp->link.entry = entry;
-	depth = nvme_clamp_depth(opts->depth, nvme_cap_mqes(ctrl->cap), ctrl->id.maxcmd);
-	if (ctrl->ep->dev->max_depth)
-		depth = nvmfr__min_u32(depth, ctrl->ep->dev->max_depth);
 	*entry = (struct entry){
 		.ctrl = ctrl,
 		.qp = qp,
@@ -220,6 +239,32 @@ static void drop_boot(struct entry *entry)
 	entry->boot_failed = false;
 }
 
+/*
+ * Until when the old controller may carry out what was sent to it. It need not notice the loss before its
+ * keep-alive timer is over, which it may look at once a timeout only (with traffic for keep-alive: twice as late).
+ * Then it has CQT to end what is in work (NVMe Base 2.1, Keep Alive and Communication Loss Handling).
+ */
+static uint64_t doubt_ends(const struct nvmfr_ctrl *ctrl, uint64_t now)
+{
+	uint64_t unit = ctrl->id.kas * UINT64_C(100), kato = ctrl->kato_ms;
+	unsigned int times = ctrl->id.ctratt & NVME_CTRATT_TBKAS ? 3 : 2;
+
+	if (!kato || !unit)
+		return UINT64_MAX;
+	kato = (kato + unit - 1) / unit * unit;
+	return now + MS_NS(times * kato + ctrl->id.cqt);
+}
+
+/* A live queue has lost its connection: from now on its timers run. */
+static void start_timers(struct entry *entry, bool recovering)
+{
+	const struct nvmfr_ctrl *ctrl = entry->ctrl;
+	uint64_t now = ctrl_now(ctrl);
+
+	entry->qp->link.doubt_ns = doubt_ends(ctrl, now);
+	entry->fast_fail_ns = recovering && ctrl->opts.fast_io_fail_ms ? now + MS_NS(ctrl->opts.fast_io_fail_ms) : 0;
+}
+
 /* This queue is over, for good or until it is made anew; its sentence is the present one. */
 static void end_entry(struct entry *entry, int err, bool recovering)
 {
@@ -232,6 +277,7 @@ static void end_entry(struct entry *entry, int err, bool recovering)
 	snprintf(link->sentence, sizeof(link->sentence), "%.*s", (int)sizeof(link->sentence) - 1,
 		 nvmfr__err_get());
 	if (entry->phase == ENTRY_LIVE) {
+		start_timers(entry, recovering);
 		entry->ctrl->ops->ep_disconnect(link->ep);
 		link->state = LINK_LOST;
 	} else if (entry->phase != ENTRY_LOST) {
@@ -337,6 +383,7 @@ static void connected(struct entry *entry)
 		boot->word = ctrl->host->alive;
 		boot->adopted = 1;
 		boot->tick = &ctrl->host->tick;
+		boot->many_parents = entry->qp->retry;
 		err = nvmfr__qpair_attach(boot, entry->ep, entry->depth);
 	}
 	if (!err)
@@ -380,6 +427,9 @@ static void hand_over(struct entry *entry)
 	link->boot = entry->boot;
 	link->state = LINK_LIVE;
 	link->recovering = false;
+	entry->connects++;
+	link->fast_failed = false;
+	entry->fast_fail_ns = 0;
 	entry->ep = NULL;
 	entry->boot = NULL;
 	set_phase(entry, ENTRY_LIVE);
@@ -494,6 +544,25 @@ static void live_pass(struct entry *entry)
 		tell_far(entry);
 }
 
+/* What is over is told once, with the news; returns when the next is. */
+static uint64_t timers_pass(struct entry *entry, uint64_t now)
+{
+	struct qpair_link *link = &entry->qp->link;
+	bool failed = entry->fast_fail_ns && now >= entry->fast_fail_ns;
+	bool certain = link->doubt_until_ns && now >= link->doubt_until_ns;
+
+	if (failed) {
+		entry->fast_fail_ns = 0;
+		link->fast_failed = link->recovering;
+	}
+	if (certain)
+		link->doubt_until_ns = 0;
+	if (failed || certain)
+		nvmfr__link_publish(link);
+	now = entry->fast_fail_ns ? entry->fast_fail_ns : UINT64_MAX;
+	return link->doubt_until_ns ? nvmfr__min_u64(now, link->doubt_until_ns) : now;
+}
+
 /* Behind its owner's last word; where it recovers, the beginning of another one. */
 static uint64_t lost_pass(struct entry *entry, uint64_t now)
 {
@@ -556,7 +625,7 @@ uint64_t nvmfr__ioqueue_pass(struct nvmfr_ctrl *ctrl)
 	uint64_t due = UINT64_MAX, now = ctrl_now(ctrl);
 
 	for (struct entry *entry = ctrl->entries; entry; entry = entry->next)
-		due = nvmfr__min_u64(due, entry_pass(entry, now));
+		due = nvmfr__min_u64(due, nvmfr__min_u64(entry_pass(entry, now), timers_pass(entry, now)));
 	return next_may_start(ctrl) ? 0 : due;
 }
 

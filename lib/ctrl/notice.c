@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/probe.h"
 #include "ctrl/ana.h"
 #include "ctrl/dlog.h"
 #include "ctrl/nsscan.h"
@@ -27,6 +28,7 @@ void nvmfr__event_state(struct nvmfr_ctrl *ctrl)
 		.result = ctrl->state == NVMFR_STATE_LOST ? ctrl->err : 0,
 	};
 
+	PROBE3(state, ctrl->target.subnqn, event.value, event.result);
 	if (!ctrl->quiet)
 		nvmfr__events_push(&ctrl->host->events, &event);
 }

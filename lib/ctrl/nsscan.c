@@ -180,6 +180,9 @@ int nvmfr__answer_ns(struct nvmfr_ctrl *ctrl, uint64_t result)
 		.metadata_bytes = data.ms,
 		.write_protected = data.write_protected,
 		.refusal = refusal(&data),
+		.copy_ranges = (uint16_t)(data.msrc + 1u),
+		.copy_range_blocks = data.mssrl ? data.mssrl : NVME_RW_MAX_BLOCKS,
+		.copy_blocks = data.mcl ? data.mcl : UINT32_MAX,
 	};
 	memcpy(entry->nguid, data.nguid, sizeof(entry->nguid));
 	memcpy(entry->eui64, data.eui64, sizeof(entry->eui64));

@@ -23,6 +23,21 @@ void nvmfr__sequence_start(struct nvmfr_ctrl *ctrl, const struct step *steps, un
 	ctrl->command_deadline_ns = UINT64_MAX;
 }
 
+/* Some of them; a target may have thousands. */
+static void tell_namespaces(const struct nvmfr_ctrl *ctrl)
+{
+	enum { TOLD = 8 };
+
+	for (uint32_t i = 0; ctrl->ns && i < ctrl->ns->count && i < TOLD; i++) {
+		const struct ns_entry *entry = &ctrl->ns->entries[i];
+
+		nvmfr__log(&ctrl->host->log, NVMFR_LOG_INFO,
+			   "%s: namespace %u: %llu blocks of %llu bytes%s%s", ctrl->target.subnqn,
+			   entry->nsid, (unsigned long long)entry->blocks, 1ull << entry->shift,
+			   entry->refusal ? ", no I/O: " : "", entry->refusal ? entry->refusal : "");
+	}
+}
+
 static void ended(struct nvmfr_ctrl *ctrl)
 {
 	ctrl->steps = NULL;
@@ -34,12 +49,14 @@ static void ended(struct nvmfr_ctrl *ctrl)
 		ctrl->shut_down = true;
 		return;
 	}
+	nvmfr__history_live(ctrl);
 	ctrl->state = NVMFR_STATE_LIVE;
 	nvmfr__event_state(ctrl);
 	nvmfr__log(&ctrl->host->log, NVMFR_LOG_INFO,
 		   "%s: connected, controller %u, %u namespaces, %u I/O queues",
 		   ctrl->target.subnqn, ctrl->cntlid, ctrl->ns ? ctrl->ns->count : 0,
 		   ctrl->granted);
+	tell_namespaces(ctrl);
 }
 
 /* A command without an answer may still write to the page: nothing else can be read into it. */
@@ -131,6 +148,7 @@ int nvmfr__sequence_send(struct nvmfr_ctrl *ctrl, const struct nvme_sqe *sqe)
 
 	if (err)
 		return nvmfr__fail(err, "the admin queue is full");
+	ctrl->history.admin_commands++;
 	ctrl->command_deadline_ns = ctrl_now(ctrl) + MS_NS(ctrl->opts.admin_timeout_ms);
 	return STEP_SENT;
 }

@@ -13,6 +13,7 @@
 #include "ctrl/ctrl.h"
 #include "ctrl/nsscan.h"
 #include "wire/admin.h"
+#include "wire/ranges.h"
 #include "wire/status.h"
 
 static int answer_next(struct nvmfr_ctrl *ctrl, uint64_t result)
@@ -191,7 +192,15 @@ static int take_limits(struct nvmfr_ctrl *ctrl)
 		.zeroes_bytes = UINT64_MAX,
 		.icd_bytes = capsule.icd_bytes,
 		.max_descriptors = capsule.max_descriptors,
+		.verify_bytes = UINT64_MAX,
+		.dsm_blocks = UINT64_MAX,
+		.dsm_range_blocks = UINT32_MAX,
+		.dsm_ranges = NVME_MAX_RANGES,
 		.write_zeroes = ctrl->id.oncs & NVME_ONCS_WRITE_ZEROES,
+		.compare = ctrl->id.oncs & NVME_ONCS_COMPARE,
+		.verify = ctrl->id.oncs & NVME_ONCS_VERIFY,
+		.dsm = ctrl->id.oncs & NVME_ONCS_DSM,
+		.copy = ctrl->id.oncs & NVME_ONCS_COPY,
 	};
 	/* One SGE is the SQE's: nothing can travel behind it. */
 	if (ctrl->ep->dev->max_sge == 1) {
@@ -229,7 +238,9 @@ static int answer_id_ctrl(struct nvmfr_ctrl *ctrl, uint64_t result)
 /* The NVM command set's own limits came with NVMe 2.0; without them there is no limit to know. */
 static int start_id_nvm(struct nvmfr_ctrl *ctrl)
 {
-	if (ctrl_is_discovery(ctrl) || !ctrl->limits.write_zeroes)
+	const struct queue_limits *limits = &ctrl->limits;
+
+	if (ctrl_is_discovery(ctrl) || !(limits->write_zeroes || limits->verify || limits->dsm))
 		return STEP_NEXT;
 	return nvmfr__send_identify(ctrl, NVME_CNS_IO_SET_CTRL, 0);
 }
@@ -237,10 +248,19 @@ static int start_id_nvm(struct nvmfr_ctrl *ctrl)
 static int answer_id_nvm(struct nvmfr_ctrl *ctrl, uint64_t result)
 {
 	const struct nvme_id_nvm_ctrl *page = (const void *)ctrl->data;
+	struct queue_limits *limits = &ctrl->limits;
 
 	(void)result;
 	if (page->wzsl)
-		ctrl->limits.zeroes_bytes = nvme_max_xfer(page->wzsl, nvme_cap_mpsmin(ctrl->cap));
+		limits->zeroes_bytes = nvme_max_xfer(page->wzsl, nvme_cap_mpsmin(ctrl->cap));
+	if (page->vsl)
+		limits->verify_bytes = nvme_max_xfer(page->vsl, nvme_cap_mpsmin(ctrl->cap));
+	if (page->dmrl)
+		limits->dsm_ranges = page->dmrl;
+	if (from_le32(page->dmrsl))
+		limits->dsm_range_blocks = from_le32(page->dmrsl);
+	if (from_le64(page->dmsl))
+		limits->dsm_blocks = from_le64(page->dmsl);
 	return STEP_NEXT;
 }
 

@@ -100,7 +100,7 @@ struct fab_ep_params {
 
 /*
  * What a SEND carries behind its SQE: the caller's own registered bytes (in-capsule data), or a list of
- * descriptors in tails. bytes 0: nothing.
+ * descriptors in tails.
  */
 struct fab_carry {
 	uint64_t addr;
@@ -108,16 +108,28 @@ struct fab_carry {
 	uint32_t lkey;
 };
 
+/*
+ * A position's SEND as the backend built it. What it carries is written in place, with pieces 2, and goes
+ * out with the next post; that makes it plain again.
+ */
+struct fab_send {
+	uint64_t built[3];
+	uint32_t pieces; /* 2: the capsule and what it carries */
+	uint32_t built_too[3];
+	uint64_t built_last[2];
+	struct fab_carry carry;
+};
+#define FAB_NO_POSITION UINT32_MAX
+
 struct fab_ep {
 	const struct fab_ops *ops;
 	/* valid from FAB_EV_CONNECTED on */
 	unsigned char *capsules; /* send_positions * FAB_CAPSULE_BYTES, zeroed */
 	unsigned char *tails; /* FAB_TAILS * tail_bytes: room for lists of SGL descriptors; NULL: none */
-	unsigned char *carries; /* position p's struct fab_carry is at p * carry_stride */
+	unsigned char *sends; /* send_positions * sizeof(struct fab_send) */
 	unsigned char *responses; /* recv_positions * FAB_RESPONSE_BYTES */
 	uint32_t tail_bytes; /* 16 * max_descriptors, or 0 */
 	uint32_t tails_lkey;
-	uint32_t carry_stride;
 	uint32_t send_positions; /* a multiple of FAB_SIGNAL_EVERY, >= depth + FAB_SIGNAL_EVERY */
 	uint32_t recv_positions; /* >= depth + FAB_RECV_BATCH */
 	struct fab_dev *dev;
@@ -128,6 +140,7 @@ struct fab_ep {
 	uint64_t mail; /* poll's answer to come */
 	struct fab_ep *next_ready;
 	bool ready; /* in the group's list */
+	void *meter; /* the owner's: what stands between it and these operations */
 	char error[FAB_ERROR_TEXT]; /* the owner's: why poll() or post_send() said bad */
 	char peer[96]; /* "10.0.0.1:4420", "soft target 'x'": for sentences */
 };
@@ -232,9 +245,9 @@ struct fab_ops {
 	/* first .. first + n - 1 must not wrap, n >= 1. Answers 0 always, so that a submit can end in it:
 	 * what did not go out is told by the next poll (FAB_POLL_BAD, ep->error). post_recv alike. */
 	int (*post_send)(struct fab_ep *ep, uint32_t first, uint32_t n);
-	/* The same where carries of these positions were written: they count once. The last SEND that carries
-	 * something is signaled. */
-	int (*post_carrying)(struct fab_ep *ep, uint32_t first, uint32_t n);
+	/* The same where some of these SENDs carry something. Position `told`, or FAB_NO_POSITION, is signaled
+	 * as well: when it is done, what it and those before it carried is the caller's again. */
+	int (*post_carrying)(struct fab_ep *ep, uint32_t first, uint32_t n, uint32_t told);
 	/* The n oldest receive positions that poll() reported are free again. */
 	int (*post_recv)(struct fab_ep *ep, uint32_t n);
 	uint64_t (*poll)(struct fab_ep *ep);

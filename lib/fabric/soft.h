@@ -42,6 +42,9 @@ enum {
 	SOFT_AERS = 4,
 	SOFT_ANA_GROUPS = 8,
 	SOFT_NOTICES = 8,         /* that wait for a request, a controller */
+	SOFT_COPY_RANGES = 128,   /* MSRC, MSSRL, MCL */
+	SOFT_COPY_RANGE_BLOCKS = 32768,
+	SOFT_COPY_BLOCKS = 65536,
 	SOFT_PATCHES = 64,
 	SOFT_PATCH_BYTES = 16,
 	SOFT_VIOLATION_TEXT = 192,
@@ -130,7 +133,7 @@ struct soft_ep {
 	bool in_capsule;
 	uint8_t port;             /* from 0 on */
 	uint16_t qid;
-	struct fab_carry *sends;  /* what position carries; bytes 0: nothing */
+	struct fab_send *sends;
 	uint64_t *due_ns;         /* by position, written by post_send; only with a latency */
 
 	/* written by the owner */
@@ -224,6 +227,8 @@ struct soft_ctrl {
 	_Atomic uint64_t ready_at_ns; /* SOFT_NEVER: not enabled; 0: ready */
 	uint32_t kato_ms;
 	uint32_t event_config;
+	bool write_cache_off;
+	uint64_t timestamp_ms, timestamp_set_ns; /* 0: never set */
 	uint16_t aers[SOFT_AERS];
 	uint32_t n_aers;
 	uint32_t notices[SOFT_NOTICES]; /* not announced yet: dword 0 of what they will complete with */
@@ -341,6 +346,7 @@ void nvmfr__soft_ep_wake(struct soft_ep *ep);
 
 /* soft_ring.c: the owner's data operations */
 int nvmfr__soft_post_send(struct fab_ep *base, uint32_t first, uint32_t n);
+int nvmfr__soft_post_carrying(struct fab_ep *base, uint32_t first, uint32_t n, uint32_t told);
 int nvmfr__soft_post_recv(struct fab_ep *base, uint32_t n);
 uint64_t nvmfr__soft_poll(struct fab_ep *base);
 int nvmfr__soft_arm(struct fab_ep *base);

@@ -175,6 +175,9 @@ static void do_abort(struct soft_cmd *cmd)
 
 /* ---- features --------------------------------------------------------------------------------- */
 
+#define TIMESTAMP_MASK	    (UINT64_MAX >> 16)
+#define TIMESTAMP_FROM_HOST (UINT64_C(2) << 48)
+
 static void set_num_queues(struct soft_cmd *cmd, uint32_t value)
 {
 	uint32_t most = cmd->ep->target->opts.num_io_queues;
@@ -213,6 +216,28 @@ static void set_kato(struct soft_cmd *cmd, uint32_t value)
 	nvmfr__soft_kato_restart(target, cmd->ep->ctrl);
 }
 
+/* Eight bytes: milliseconds since 1970 in six, then whence they are (bit 1 set: from a host). */
+static void set_timestamp(struct soft_cmd *cmd)
+{
+	struct soft_ctrl *ctrl = cmd->ep->ctrl;
+	le64 data;
+
+	if (!nvmfr__soft_transfer(cmd, &data, sizeof(data), false))
+		return;
+	ctrl->timestamp_ms = from_le64(data) & TIMESTAMP_MASK;
+	ctrl->timestamp_set_ns = nvmfr__soft_now(cmd->ep->target);
+}
+
+static void get_timestamp(struct soft_cmd *cmd)
+{
+	struct soft_ctrl *ctrl = cmd->ep->ctrl;
+	uint64_t passed = nvmfr__soft_now(cmd->ep->target) - ctrl->timestamp_set_ns;
+	uint64_t ms = ctrl->timestamp_set_ns ? ctrl->timestamp_ms + passed / 1000000 : 0;
+	le64 data = to_le64((ms & TIMESTAMP_MASK) | (ctrl->timestamp_set_ns ? TIMESTAMP_FROM_HOST : 0));
+
+	nvmfr__soft_transfer(cmd, &data, sizeof(data), true);
+}
+
 static void set_features(struct soft_cmd *cmd)
 {
 	uint32_t value = from_le32(cmd->sqe->cdw11);
@@ -226,6 +251,12 @@ static void set_features(struct soft_cmd *cmd)
 		return;
 	case NVME_FEAT_KATO:
 		set_kato(cmd, value);
+		return;
+	case NVME_FEAT_WRITE_CACHE:
+		cmd->ep->ctrl->write_cache_off = !(value & 1);
+		return;
+	case NVME_FEAT_TIMESTAMP:
+		set_timestamp(cmd);
 		return;
 	default:
 		nvmfr__soft_refuse(cmd, NVME_ST_INVALID_FIELD);
@@ -247,6 +278,12 @@ static void get_features(struct soft_cmd *cmd)
 	case NVME_FEAT_KATO:
 		cmd->result = cmd->ep->ctrl->kato_ms;
 		return;
+	case NVME_FEAT_WRITE_CACHE:
+		cmd->result = !cmd->ep->ctrl->write_cache_off;
+		return;
+	case NVME_FEAT_TIMESTAMP:
+		get_timestamp(cmd);
+		return;
 	default:
 		nvmfr__soft_refuse(cmd, NVME_ST_INVALID_FIELD);
 	}
@@ -254,7 +291,7 @@ static void get_features(struct soft_cmd *cmd)
 
 /* ---- log pages -------------------------------------------------------------------------------- */
 
-enum { LOG_ROOM = 4096 };
+enum { LOG_ROOM = 4096, SOFT_KELVIN = 313 };
 
 static size_t changed_log(struct soft_ctrl *ctrl, unsigned char *log)
 {
@@ -272,6 +309,72 @@ static size_t changed_log(struct soft_ctrl *ctrl, unsigned char *log)
 	return NVME_CHANGED_NS_BYTES;
 }
 
+/* target.lock is held: no endpoint comes or goes. */
+static size_t smart_log(const struct nvmfr_soft_target *target, unsigned char *log)
+{
+	uint64_t reads = atomic_load(&target->retired.reads), writes = atomic_load(&target->retired.writes);
+	struct nvme_smart_log smart = {
+		.temperature = to_le16(SOFT_KELVIN),
+		.spare = 100,
+		.spare_threshold = 10,
+		.power_cycles = { to_le64(1) },
+	};
+
+	for (const struct soft_ep *ep = target->eps; ep; ep = ep->target_next) {
+		reads += atomic_load(&ep->counts.reads);
+		writes += atomic_load(&ep->counts.writes);
+	}
+	smart.sensors[0] = to_le16(SOFT_KELVIN);
+	smart.host_reads[0] = to_le64(reads);
+	smart.host_writes[0] = to_le64(writes);
+	memcpy(log, &smart, sizeof(smart));
+	return sizeof(smart);
+}
+
+struct effect {
+	uint16_t offset; /* of its opcode */
+	uint16_t oncs; /* where this bit is set; 0: always */
+	uint32_t effect;
+};
+
+#define ADMIN_EFFECT(Opcode) \
+	{ \
+		(Opcode) * 4, 0, NVME_EFFECT_SUPPORTED \
+	}
+#define IO_EFFECT(Opcode, Oncs, Effect) \
+	{ \
+		NVME_EFFECTS_IO + (Opcode)*4, Oncs, NVME_EFFECT_SUPPORTED | (Effect) \
+	}
+
+static size_t effects_log(const struct nvmfr_soft_target *target, unsigned char *log)
+{
+	static const struct effect effects[] = {
+		ADMIN_EFFECT(NVME_ADMIN_GET_LOG_PAGE),
+		ADMIN_EFFECT(NVME_ADMIN_IDENTIFY),
+		ADMIN_EFFECT(NVME_ADMIN_ABORT),
+		ADMIN_EFFECT(NVME_ADMIN_SET_FEATURES),
+		ADMIN_EFFECT(NVME_ADMIN_GET_FEATURES),
+		ADMIN_EFFECT(NVME_ADMIN_ASYNC_EVENT_REQUEST),
+		ADMIN_EFFECT(NVME_ADMIN_KEEP_ALIVE),
+		IO_EFFECT(NVME_IO_FLUSH, 0, 0),
+		IO_EFFECT(NVME_IO_WRITE, 0, NVME_EFFECT_CONTENT),
+		IO_EFFECT(NVME_IO_READ, 0, 0),
+		IO_EFFECT(NVME_IO_COMPARE, NVME_ONCS_COMPARE, 0),
+		IO_EFFECT(NVME_IO_WRITE_ZEROES, NVME_ONCS_WRITE_ZEROES, NVME_EFFECT_CONTENT),
+		IO_EFFECT(NVME_IO_DSM, NVME_ONCS_DSM, NVME_EFFECT_CONTENT),
+		IO_EFFECT(NVME_IO_VERIFY, NVME_ONCS_VERIFY, 0),
+		IO_EFFECT(NVME_IO_COPY, NVME_ONCS_COPY, NVME_EFFECT_CONTENT),
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(effects); i++) {
+		le32 effect = to_le32(effects[i].effect);
+
+		if (!effects[i].oncs || (target->opts.oncs & effects[i].oncs))
+			memcpy(log + effects[i].offset, &effect, sizeof(effect));
+	}
+	return NVME_EFFECTS_BYTES;
+}
+
 /* The page in log, which is zeroed, from offset on if it is longer than that. Its bytes; 0: there is no such page. */
 static uint64_t build_log(struct soft_cmd *cmd, uint8_t lid, uint64_t offset, unsigned char *log)
 {
@@ -281,7 +384,9 @@ static uint64_t build_log(struct soft_cmd *cmd, uint8_t lid, uint64_t offset, un
 	case NVME_LID_ERROR:
 		return NVME_ERROR_LOG_ENTRY_BYTES;
 	case NVME_LID_SMART:
-		return NVME_SMART_LOG_BYTES;
+		return smart_log(cmd->ep->target, log);
+	case NVME_LID_EFFECTS:
+		return ctrl->discovery ? 0 : effects_log(cmd->ep->target, log);
 	case NVME_LID_CHANGED_NS:
 		return ctrl->discovery ? 0 : changed_log(ctrl, log);
 	case NVME_LID_ANA:

@@ -241,8 +241,7 @@ static int alloc_rings(struct soft_ep *ep, const struct fab_ep_params *params)
 	ep->cids = calloc((UINT16_MAX + 1) / 64, sizeof(*ep->cids));
 	if (!base->capsules || !base->responses || !ep->sends || !ep->delayed || !ep->cids)
 		return -ENOMEM;
-	base->carries = (unsigned char *)ep->sends;
-	base->carry_stride = sizeof(*ep->sends);
+	base->sends = (unsigned char *)ep->sends;
 	if (params->max_descriptors > 1) {
 		base->tail_bytes = params->max_descriptors * (uint32_t)sizeof(struct nvme_sgl);
 		base->tails = calloc(FAB_TAILS, base->tail_bytes);
@@ -409,7 +408,7 @@ const struct fab_ops nvmfr__fab_soft = {
 	.mr_reg_dmabuf = nvmfr__soft_mr_reg_dmabuf,
 	.mr_dereg = nvmfr__soft_mr_dereg,
 	.post_send = nvmfr__soft_post_send,
-	.post_carrying = nvmfr__soft_post_send,
+	.post_carrying = nvmfr__soft_post_carrying,
 	.post_recv = nvmfr__soft_post_recv,
 	.poll = nvmfr__soft_poll,
 	.arm = nvmfr__soft_arm,

@@ -63,7 +63,7 @@ static void identify_ctrl(const struct nvmfr_soft_target *target, const struct s
 		.cntrltype = ctrl->discovery ? NVME_CNTRLTYPE_DISCOVERY : NVME_CNTRLTYPE_IO,
 		.acl = 3,
 		.aerl = SOFT_AERS - 1,
-		.lpa = NVME_LPA_EXTENDED,
+		.lpa = NVME_LPA_EXTENDED | (ctrl->discovery ? 0 : NVME_LPA_EFFECTS),
 		.sqes = 0x66,
 		.cqes = 0x44,
 		.vwc = NVME_VWC_PRESENT | 3 << 1, /* Flush takes NSID FFFFFFFFh */
@@ -117,6 +117,10 @@ static uint16_t identify_ns(struct nvmfr_soft_target *target, uint32_t nsid, uns
 		return NVME_ST_SUCCESS;
 	id.nsze = id.ncap = id.nuse = to_le64(ns->blocks);
 	id.nmic = NVME_NMIC_SHARED;
+	id.dlfeat = NVME_DLFEAT_ZEROES;
+	id.mssrl = to_le16(SOFT_COPY_RANGE_BLOCKS);
+	id.mcl = to_le32(SOFT_COPY_BLOCKS);
+	id.msrc = SOFT_COPY_RANGES - 1;
 	id.anagrpid = to_le32(target->opts.ana_groups ? ns->ana_group : 0);
 	id.lbaf[0].lbads = (uint8_t)ns->shift;
 	id.nsattr = ns->read_only ? NVME_NSATTR_WRITE_PROTECTED : 0;

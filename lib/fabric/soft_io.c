@@ -2,9 +2,12 @@
 /* What moves data: capsules, SGLs and the NVM command set. */
 #include "fabric/soft.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "wire/ranges.h"
 
 /* ---- capsules --------------------------------------------------------------------------------- */
 
@@ -36,7 +39,7 @@ static bool is_list(const struct soft_ep *ep, const struct fab_carry *carry)
 bool nvmfr__soft_capsule(struct soft_cmd *cmd)
 {
 	struct soft_ep *ep = cmd->ep;
-	const struct fab_carry *carry = &ep->sends[cmd->position];
+	const struct fab_carry *carry = &ep->sends[cmd->position].carry;
 	/* As nvmet: an admin queue has no room behind the SQE, whatever IOCCSZ says of I/O queues. */
 	uint64_t limit = ep->qid ? ep->target->opts.ioccsz * UINT64_C(16) : FAB_CAPSULE_BYTES;
 	const char *why = NULL;
@@ -208,12 +211,9 @@ struct range {
 	uint64_t bytes;
 };
 
-static bool find_range(struct soft_cmd *cmd, const struct soft_ns *ns, struct range *range)
+static bool set_range(struct soft_cmd *cmd, const struct soft_ns *ns, uint64_t lba, uint64_t nblocks,
+		      struct range *range)
 {
-	const struct nvme_sqe *sqe = cmd->sqe;
-	uint64_t lba = from_le32(sqe->cdw10) | (uint64_t)from_le32(sqe->cdw11) << 32;
-	uint64_t nblocks = (from_le32(sqe->cdw12) & 0xffff) + UINT64_C(1);
-
 	if (unlikely(lba > ns->blocks || nblocks > ns->blocks - lba)) {
 		nvmfr__soft_refuse(cmd, NVME_ST_LBA_RANGE);
 		return false;
@@ -224,6 +224,18 @@ static bool find_range(struct soft_cmd *cmd, const struct soft_ns *ns, struct ra
 		.bytes = nblocks << ns->shift,
 	};
 	return true;
+}
+
+static uint64_t cmd_lba(const struct nvme_sqe *sqe)
+{
+	return from_le32(sqe->cdw10) | (uint64_t)from_le32(sqe->cdw11) << 32;
+}
+
+static bool find_range(struct soft_cmd *cmd, const struct soft_ns *ns, struct range *range)
+{
+	uint64_t nblocks = (from_le32(cmd->sqe->cdw12) & 0xffff) + UINT64_C(1);
+
+	return set_range(cmd, ns, cmd_lba(cmd->sqe), nblocks, range);
 }
 
 /* MDTS 0 names no limit; one of 4 GiB and more is above what NLB can say. */
@@ -294,10 +306,6 @@ static void do_write_zeroes(struct soft_cmd *cmd, const struct soft_ns *ns)
 {
 	struct range range;
 
-	if (!(cmd->ep->target->opts.oncs & NVME_ONCS_WRITE_ZEROES)) {
-		nvmfr__soft_refuse(cmd, NVME_ST_INVALID_OPCODE);
-		return;
-	}
 	if (!find_range(cmd, ns, &range))
 		return;
 	if (ns->read_only) {
@@ -306,6 +314,143 @@ static void do_write_zeroes(struct soft_cmd *cmd, const struct soft_ns *ns)
 	}
 	memset(range.mem, 0, range.bytes);
 	finish_write(cmd, ns, &range);
+}
+
+static void do_verify(struct soft_cmd *cmd, const struct soft_ns *ns)
+{
+	struct range range;
+
+	/* What lies in memory can be read. */
+	find_range(cmd, ns, &range);
+}
+
+static void do_compare(struct soft_cmd *cmd, const struct soft_ns *ns)
+{
+	struct range range;
+	void *data;
+
+	if (!find_range(cmd, ns, &range) || !check_mdts(cmd, range.bytes))
+		return;
+	data = malloc(range.bytes);
+	if (!data)
+		nvmfr__soft_refuse(cmd, NVME_ST_INTERNAL_ERROR);
+	else if (nvmfr__soft_transfer(cmd, data, (uint32_t)range.bytes, false) &&
+		 memcmp(data, range.mem, range.bytes) != 0)
+		nvmfr__soft_refuse(cmd, NVME_ST_COMPARE_FAILURE);
+	free(data);
+}
+
+/* Gives whole pages back, for a file by a hole; what is left of the range, or all of it, is zeroed. */
+static void give_back(const struct soft_ns *ns, const struct range *range)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)range->mem;
+	uintptr_t from = (begin + page - 1) / page * page, to = (begin + range->bytes) / page * page;
+	int advice = ns->is_file ? MADV_REMOVE : MADV_DONTNEED;
+
+	if (from >= to || madvise((void *)from, to - from, advice)) {
+		memset(range->mem, 0, range->bytes);
+		return;
+	}
+	memset(range->mem, 0, from - begin);
+	memset((void *)to, 0, begin + range->bytes - to);
+}
+
+static void do_dsm(struct soft_cmd *cmd, const struct soft_ns *ns)
+{
+	uint32_t n = (from_le32(cmd->sqe->cdw10) & 0xff) + 1;
+	struct nvme_dsm_range list[NVME_MAX_RANGES];
+	struct range range;
+
+	if (!nvmfr__soft_transfer(cmd, list, n * (uint32_t)sizeof(list[0]), false))
+		return;
+	/* None is done unless all can be. */
+	for (uint32_t i = 0; i < n; i++)
+		if (!set_range(cmd, ns, from_le64(list[i].slba), from_le32(list[i].nlb), &range))
+			return;
+	if (!(from_le32(cmd->sqe->cdw11) & NVME_DSM_DEALLOCATE))
+		return;
+	if (ns->read_only) {
+		nvmfr__soft_refuse(cmd, NVME_ST_NS_WRITE_PROTECTED);
+		return;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		set_range(cmd, ns, from_le64(list[i].slba), from_le32(list[i].nlb), &range);
+		give_back(ns, &range);
+	}
+}
+
+/* Looks at all of a Copy before anything is written. */
+static bool check_copy(struct soft_cmd *cmd, const struct soft_ns *ns, const struct nvme_copy_range *list,
+		       uint32_t n, struct range *to)
+{
+	uint64_t blocks = 0;
+	struct range from;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t nlb = from_le16(list[i].nlb) + 1u;
+
+		blocks += nlb;
+		if (nlb > SOFT_COPY_RANGE_BLOCKS || blocks > SOFT_COPY_BLOCKS)
+			return refuse_sgl(cmd, NVME_ST_COMMAND_SIZE_LIMIT, "more to copy than MSSRL or MCL");
+		if (!set_range(cmd, ns, from_le64(list[i].slba), nlb, &from))
+			return false;
+	}
+	return set_range(cmd, ns, cmd_lba(cmd->sqe), blocks, to);
+}
+
+static void do_copy(struct soft_cmd *cmd, const struct soft_ns *ns)
+{
+	uint32_t cdw12 = from_le32(cmd->sqe->cdw12), n = (cdw12 & 0xff) + 1;
+	struct nvme_copy_range list[NVME_MAX_RANGES];
+	struct range from = { .bytes = 0 }, to;
+	unsigned char *at;
+
+	if (cdw12 & NVME_COPY_FORMAT_MASK) {
+		nvmfr__soft_refuse(cmd, NVME_ST_INVALID_FIELD);
+		return;
+	}
+	if (n > SOFT_COPY_RANGES) {
+		refuse_sgl(cmd, NVME_ST_COMMAND_SIZE_LIMIT, "more ranges to copy than MSRC");
+		return;
+	}
+	if (!nvmfr__soft_transfer(cmd, list, n * (uint32_t)sizeof(list[0]), false) ||
+	    !check_copy(cmd, ns, list, n, &to))
+		return;
+	if (ns->read_only) {
+		nvmfr__soft_refuse(cmd, NVME_ST_NS_WRITE_PROTECTED);
+		return;
+	}
+	at = to.mem;
+	for (uint32_t i = 0; i < n; i++, at += from.bytes) {
+		set_range(cmd, ns, from_le64(list[i].slba), from_le16(list[i].nlb) + UINT64_C(1), &from);
+		memmove(at, from.mem, from.bytes);
+	}
+	finish_write(cmd, ns, &to);
+}
+
+/* Commands that a controller need not have. */
+static void do_optional(struct soft_cmd *cmd, const struct soft_ns *ns)
+{
+	static const struct {
+		uint8_t opcode;
+		uint16_t oncs;
+		void (*run)(struct soft_cmd *cmd, const struct soft_ns *ns);
+	} optional[] = {
+		{ NVME_IO_WRITE_ZEROES, NVME_ONCS_WRITE_ZEROES, do_write_zeroes },
+		{ NVME_IO_COMPARE, NVME_ONCS_COMPARE, do_compare },
+		{ NVME_IO_VERIFY, NVME_ONCS_VERIFY, do_verify },
+		{ NVME_IO_DSM, NVME_ONCS_DSM, do_dsm },
+		{ NVME_IO_COPY, NVME_ONCS_COPY, do_copy },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(optional); i++) {
+		if (optional[i].opcode != cmd->sqe->opcode ||
+		    !(cmd->ep->target->opts.oncs & optional[i].oncs))
+			continue;
+		optional[i].run(cmd, ns);
+		return;
+	}
+	nvmfr__soft_refuse(cmd, NVME_ST_INVALID_OPCODE);
 }
 
 static void flush_all(struct soft_cmd *cmd)
@@ -352,10 +497,7 @@ void nvmfr__soft_io(struct soft_cmd *cmd)
 	case NVME_IO_FLUSH:
 		cmd->status = sync_file(ns, 0, ns->blocks << ns->shift);
 		return;
-	case NVME_IO_WRITE_ZEROES:
-		do_write_zeroes(cmd, ns);
-		return;
 	default:
-		nvmfr__soft_refuse(cmd, NVME_ST_INVALID_OPCODE);
+		do_optional(cmd, ns);
 	}
 }

@@ -12,7 +12,7 @@
 
 static bool is_signaled(const struct soft_ep *ep, uint32_t position)
 {
-	return (position + 1) % FAB_SIGNAL_EVERY == 0 || ep->sends[position].bytes;
+	return (position + 1) % FAB_SIGNAL_EVERY == 0 || ep->sends[position].pieces == 2;
 }
 
 /* Told by the next poll: posts do not fail. */
@@ -55,6 +55,13 @@ int nvmfr__soft_post_send(struct fab_ep *base, uint32_t first, uint32_t n)
 	return 0;
 }
 
+/* Here every SEND that carries something is signaled. */
+int nvmfr__soft_post_carrying(struct fab_ep *base, uint32_t first, uint32_t n, uint32_t told)
+{
+	(void)told;
+	return nvmfr__soft_post_send(base, first, n);
+}
+
 int nvmfr__soft_post_recv(struct fab_ep *base, uint32_t n)
 {
 	struct soft_ep *ep = nvmfr__soft_ep(base);
@@ -81,7 +88,7 @@ static uint32_t collect_sends(struct soft_ep *ep)
 		ep->scanned++;
 		if (is_signaled(ep, position))
 			ep->done = ep->scanned;
-		ep->sends[position].bytes = 0;
+		ep->sends[position].pieces = 1;
 		ep->scan_position = position + 1 == ep->ep.send_positions ? 0 : position + 1;
 	}
 	return (uint32_t)(ep->done - before);

@@ -317,7 +317,7 @@ static void take_one(struct soft_ep *ep)
 		.ep = ep, .sqe = sqe, .position = ep->take_position, .cid = from_le16(sqe->cid)
 	};
 
-	if (ep->sends[cmd.position].bytes && !nvmfr__soft_capsule(&cmd)) {
+	if (ep->sends[cmd.position].pieces == 2 && !nvmfr__soft_capsule(&cmd)) {
 		take_done(ep);
 		return;
 	}

@@ -63,7 +63,8 @@ void nvmfr__soft_opts_default(struct nvmfr_soft_opts *opts)
 		.nn = 1024,
 		.queue_entries = 1024,
 		.num_io_queues = 64,
-		.oncs = NVME_ONCS_WRITE_ZEROES,
+		.oncs = NVME_ONCS_COMPARE | NVME_ONCS_DSM | NVME_ONCS_WRITE_ZEROES | NVME_ONCS_TIMESTAMP |
+			NVME_ONCS_VERIFY | NVME_ONCS_COPY,
 		.kas = 1,
 		.mdts = 8,
 		.msdbd = 16,

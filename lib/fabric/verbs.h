@@ -27,7 +27,8 @@ struct verbs_ep;
 
 /*
  * A SEND's work request: of struct ibv_send_wr the part that an RC SEND has, and its elements where the
- * original goes on with what other opcodes have. So one of them is 72 bytes, not 128 and the elements.
+ * original goes on with what other opcodes have. So one of them is 72 bytes, not 128 and the elements. It
+ * is what the floor above knows as struct fab_send.
  */
 struct verbs_send {
 	uint64_t wr_id;
@@ -37,7 +38,7 @@ struct verbs_send {
 	enum ibv_wr_opcode opcode;
 	unsigned int send_flags;
 	uint32_t unused;
-	struct ibv_sge sge[2];          /* the capsule; what it carries, which is a struct fab_carry */
+	struct ibv_sge sge[2];          /* the capsule; what it carries */
 };
 
 struct verbs_dev {
@@ -172,7 +173,7 @@ void nvmfr__verbs_mr_dereg(struct fab_dev *dev, struct fab_mr *mr);
 /* verbs_data.c */
 void nvmfr__verbs_rings_build(struct verbs_ep *ep);
 int nvmfr__verbs_post_send(struct fab_ep *ep, uint32_t first, uint32_t n);
-int nvmfr__verbs_post_carrying(struct fab_ep *ep, uint32_t first, uint32_t n);
+int nvmfr__verbs_post_carrying(struct fab_ep *ep, uint32_t first, uint32_t n, uint32_t told);
 int nvmfr__verbs_post_recv(struct fab_ep *ep, uint32_t n);
 /* A failed WC makes the endpoint bad, with a sentence. */
 void nvmfr__verbs_bad_wc(struct verbs_ep *ep, const struct ibv_wc *wc);

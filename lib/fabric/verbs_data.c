@@ -103,33 +103,33 @@ int nvmfr__verbs_post_send(struct fab_ep *fep, uint32_t first, uint32_t n)
 	return 0;
 }
 
-_Static_assert(sizeof(struct fab_carry) == sizeof(struct ibv_sge) &&
+_Static_assert(sizeof(struct fab_send) == sizeof(struct verbs_send) &&
+		       offsetof(struct fab_send, pieces) == offsetof(struct verbs_send, num_sge) &&
+		       offsetof(struct fab_send, carry) == offsetof(struct verbs_send, sge[1]) &&
+		       sizeof(struct fab_carry) == sizeof(struct ibv_sge) &&
 		       offsetof(struct fab_carry, bytes) == offsetof(struct ibv_sge, length) &&
 		       offsetof(struct fab_carry, lkey) == offsetof(struct ibv_sge, lkey),
 	       "what a SEND carries is an SGE");
 
-/*
- * What is carried is the caller's again when the SEND is known to be done: the last is signaled. A work
- * request is ours again as soon as it was posted, and then made plain again.
- */
-int nvmfr__verbs_post_carrying(struct fab_ep *fep, uint32_t first, uint32_t n)
+static void make_plain(struct verbs_send *send, uint32_t n)
+{
+	for (; n >= 4; n -= 4, send += 4)
+		send[0].num_sge = send[1].num_sge = send[2].num_sge = send[3].num_sge = 1;
+	for (; n; n--, send++)
+		send->num_sge = 1;
+}
+
+/* A work request is ours again as soon as it was posted. */
+int nvmfr__verbs_post_carrying(struct fab_ep *fep, uint32_t first, uint32_t n, uint32_t told)
 {
 	struct verbs_ep *ep = nvmfr__to_verbs_ep(fep);
-	struct verbs_send *begin = &ep->sends[first], *end = begin + n, *last = begin, *send;
 
-	for (send = begin; send < end; send++) {
-		if (!send->sge[1].length)
-			continue;
-		send->num_sge = 2;
-		last = send;
-	}
-	last->send_flags = IBV_SEND_SIGNALED;
+	if (told != FAB_NO_POSITION)
+		ep->sends[told].send_flags = IBV_SEND_SIGNALED;
 	nvmfr__verbs_post_send(fep, first, n);
-	for (send = begin; send < end; send++) {
-		send->num_sge = 1;
-		send->sge[1].length = 0;
-	}
-	last->send_flags = send_flags((uint32_t)last->wr_id);
+	make_plain(&ep->sends[first], n);
+	if (told != FAB_NO_POSITION)
+		ep->sends[told].send_flags = send_flags(told);
 	return 0;
 }
 

@@ -96,8 +96,7 @@ static int map_rings(struct verbs_ep *ep)
 	lay_out(ep, map, &registered);
 	err = nvmfr__verbs_mr_reg(ep->base.dev, map, registered, FAB_ACCESS_TARGET, &ep->mr);
 	ep->base.tails_lkey = ep->mr.lkey;
-	ep->base.carries = (unsigned char *)&ep->sends[0].sge[1];
-	ep->base.carry_stride = sizeof(struct verbs_send);
+	ep->base.sends = (unsigned char *)ep->sends;
 	return err;
 }
 

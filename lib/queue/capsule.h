@@ -102,14 +102,17 @@ INLINE uint32_t position_of(const struct nvmfr_qpair *qp, const unsigned char *c
 	return (uint32_t)((size_t)(capsule - qp->capsules) / FAB_CAPSULE_BYTES);
 }
 
-/* The SEND of `position` carries this, once. post() looks for it. */
+/* The SEND of `position` carries this, once. The caller notes it in qp->carries. */
 INLINE void set_carry(struct nvmfr_qpair *qp, uint32_t position, uint64_t addr, uint32_t bytes,
 		      uint32_t lkey)
 {
-	const struct fab_carry carry = { .addr = addr, .bytes = bytes, .lkey = lkey };
+	unsigned char *send = qp->ep->sends + (size_t)position * sizeof(struct fab_send);
+	const uint32_t pieces = 2;
 
-	memcpy(qp->ep->carries + (size_t)position * qp->ep->carry_stride, &carry, sizeof(carry));
-	qp->carries = true;
+	memcpy(send + offsetof(struct fab_send, carry.addr), &addr, sizeof(addr));
+	memcpy(send + offsetof(struct fab_send, carry.bytes), &bytes, sizeof(bytes));
+	memcpy(send + offsetof(struct fab_send, carry.lkey), &lkey, sizeof(lkey));
+	memcpy(send + offsetof(struct fab_send, pieces), &pieces, sizeof(pieces));
 }
 
 /* The place for the list of descriptors that goes out with the SEND of `position`. */
@@ -124,6 +127,7 @@ INLINE void set_list(struct nvmfr_qpair *qp, uint32_t position, const unsigned c
 {
 	set_carry(qp, position, (uintptr_t)tail, descriptors * (uint32_t)sizeof(struct nvme_sgl),
 		  qp->ep->tails_lkey);
+	qp->carries.lists = true;
 }
 
 /* A command's second half of a descriptor that points to a list behind the SQE. */
@@ -141,12 +145,15 @@ INLINE void advance(struct nvmfr_qpair *qp, uint32_t n)
 	qp->credit -= n;
 }
 
+int nvmfr__qpair_post_carrying(struct nvmfr_qpair *qp, uint32_t first, uint32_t n);
+
 INLINE int post(struct nvmfr_qpair *qp, uint32_t first, uint32_t n)
 {
-	if (unlikely(qp->carries)) {
-		qp->carries = false;
-		return qp->ops->post_carrying(qp->ep, first, n);
-	}
+	uint64_t carries;
+
+	memcpy(&carries, &qp->carries, sizeof(carries));
+	if (unlikely(carries))
+		return nvmfr__qpair_post_carrying(qp, first, n);
 	return qp->ops->post_send(qp->ep, first, n);
 }
 

@@ -176,11 +176,6 @@ void nvmfr__group_ask_again(struct nvmfr_qpair *qp)
 
 /* ---- polling --------------------------------------------------------------------------------- */
 
-static bool in_flight(const struct nvmfr_qpair *qp)
-{
-	return free_slots(qp) != qp->depth;
-}
-
 /* The service has news for some, or time has passed for all. */
 static __attribute__((noinline)) int look_at_all(struct nvmfr_group *group)
 {
@@ -192,7 +187,7 @@ static __attribute__((noinline)) int look_at_all(struct nvmfr_group *group)
 	group->seen = atomic_load_explicit(group->word, memory_order_acquire);
 	group->seen_tick = now;
 	for (struct nvmfr_qpair *qp = group->members; qp; qp = qp->member_next)
-		if (qpair_has_news(qp) || (ticked && qp->timeout_ticks && in_flight(qp)))
+		if (qpair_has_news(qp) || (ticked && qp->timeout_ticks && qpair_is_busy(qp)))
 			add_again(group, qp);
 	return 0;
 }
@@ -327,7 +322,7 @@ bool nvmfr__group_pending(const struct nvmfr_group *group)
 {
 	const struct nvmfr_qpair *qp = group->members;
 
-	while (qp && qp->state != LINK_CONNECTING && !in_flight(qp) && !qp->chores.backlog)
+	while (qp && qp->state != LINK_CONNECTING && !qpair_is_busy(qp))
 		qp = qp->member_next;
 	return qp;
 }

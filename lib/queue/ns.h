@@ -17,6 +17,8 @@ struct ns_entry {
 	uint32_t metadata_bytes;
 	bool write_protected;
 	uint8_t ana_state; /* enum nvme_ana_state */
+	uint16_t copy_ranges; /* Copy: MSRC, 1 or more */
+	uint32_t copy_range_blocks, copy_blocks; /* MSSRL, MCL, or what fits */
 	uint32_t ana_group; /* 0: none */
 	const char *refusal; /* why no I/O is possible; NULL: it is */
 	uint8_t nguid[16], uuid[16], eui64[8];

@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "queue/group.h"
+#include "queue/retry.h"
 #include "wire/status.h"
 
 static inline uint32_t load32(const unsigned char *p)
@@ -20,12 +21,6 @@ static inline uint64_t load64(const unsigned char *p)
 
 	memcpy(&v, p, sizeof(v));
 	return from_le64(v);
-}
-
-static void put_slot(struct nvmfr_qpair *qp, struct qslot *slot, uint32_t cid)
-{
-	set_slot_state(slot, cid ^ 1u);
-	*qp->free_top++ = slot;
 }
 
 /* Result, status and flags: one word, zero where all went well. */
@@ -60,6 +55,8 @@ static unsigned int end_command(struct nvmfr_qpair *qp, struct qslot *slot, uint
 {
 	unsigned int n = 1;
 
+	if (result)
+		qpair_count_failure(qp, result);
 	if (state_kind(slot_state(slot)) == SLOT_CHILD) {
 		n = end_child(qp, slot, result, status, cqe_result, out);
 	} else {
@@ -78,7 +75,8 @@ static inline bool send_open(const struct nvmfr_qpair *qp, const struct qslot *s
 
 	/* Of the SENDs between the oldest and the newest that are not done? */
 	return qp->chores.carrying && (ref & REF_CARRIES) &&
-	       ((ref - qp->done_seq) & REF_SEQ) <= ((qp->carried_seq - qp->done_seq) & REF_SEQ);
+	       (((ref >> REF_SHIFT) - qp->done_seq) & REF_SEQ) <=
+		       ((qp->carried_seq - qp->done_seq) & REF_SEQ);
 }
 
 /* The response to a SEND that may still read the caller's data: kept until that is done, too. */
@@ -156,6 +154,11 @@ static __attribute__((noinline)) unsigned int end_odd(struct nvmfr_qpair *qp, st
 	return end_command(qp, slot, cid, status ? -EREMOTEIO : 0, status, result, out);
 }
 
+static inline const unsigned char *next_response(const struct nvmfr_qpair *qp)
+{
+	return qp->responses + (size_t)qp->recv_pos * FAB_RESPONSE_BYTES;
+}
+
 /*
  * Good completions from n responses that lie one behind the other, one or more, until one is not what
  * its slot expects. Returns how many.
@@ -215,7 +218,7 @@ static __attribute__((noinline)) uint32_t take_mixed(struct nvmfr_qpair *qp,
 /* The response at the head of the ring, whatever it is. */
 static unsigned int consume_odd(struct nvmfr_qpair *qp, struct nvmfr_completion *out)
 {
-	const unsigned char *response = qp->responses + (size_t)qp->recv_pos * FAB_RESPONSE_BYTES;
+	const unsigned char *response = next_response(qp);
 
 	return end_odd(qp, &qp->slots[load32(response + 12) & qp->mask], response, out);
 }
@@ -241,7 +244,7 @@ consume(struct nvmfr_qpair *qp, struct nvmfr_completion *out, uint32_t max)
 
 		if (unlikely(qp->recv_pos == qp->recv_positions))
 			qp->recv_pos = 0;
-		response = qp->responses + (size_t)qp->recv_pos * FAB_RESPONSE_BYTES;
+		response = next_response(qp);
 		run = nvmfr__min_u32(qp->chores.ready, qp->recv_positions - qp->recv_pos);
 		if (unlikely(qp->children || qp->chores.carrying)) {
 			taken = take_mixed(qp, response, &out, end, run);
@@ -369,14 +372,18 @@ static unsigned int collect_rest(struct nvmfr_qpair *qp, struct nvmfr_completion
 
 static int poll_lost(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max)
 {
+	const bool holds = nvmfr__retry_holds(qp);
 	unsigned int n = 0;
 
 	if (qp->state == LINK_LOST) {
-		nvmfr__split_abandon(qp);
+		if (!holds)
+			nvmfr__split_abandon(qp);
 		if (!(qp->broken && qp->err == -EPROTO))
 			n = collect_rest(qp, out, max);
 		if (n == max)
 			return (int)n;
+		if (holds)
+			nvmfr__retry_hold(qp);
 		nvmfr__qpair_retire(qp);
 	}
 	n += synthesize(qp, out + n, max - n);
@@ -385,7 +392,9 @@ static int poll_lost(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsig
 	/* All was told: another connection may be waiting for that. */
 	if (qpair_has_news(qp))
 		nvmfr__qpair_adopt(qp);
-	return qp->recovering || qp->state < LINK_LOST ? 0 : nvmfr__qpair_state_error(qp);
+	return qp->recovering || qp->state < LINK_LOST || nvmfr__retry_held(qp)
+		       ? 0
+		       : nvmfr__qpair_state_error(qp);
 }
 
 /* ---- entry ----------------------------------------------------------------------------------- */
@@ -398,12 +407,15 @@ static __attribute__((noinline)) int poll_slow(struct nvmfr_qpair *qp, struct nv
 		return nvmfr__qpair_state_error(qp);
 	if (qpair_has_news(qp))
 		nvmfr__qpair_adopt(qp);
-	if (qp->state == LINK_LOST || qp->state == LINK_CLOSED) {
-		int n = poll_lost(qp, out, max);
+	if (qp->state != LINK_LIVE) {
+		int n = qp->retry ? (int)nvmfr__retry_give_up(qp, out, max) : 0;
 
+		if (!n && qp->state != LINK_CONNECTING)
+			n = poll_lost(qp, out, max);
 		if (qp->group && n > 0)
 			nvmfr__group_ask_again(qp);
-		return n;
+		if (n || qp->state != LINK_CONNECTING)
+			return n;
 	}
 	/* The answer to its Connect comes where those of the others do. */
 	if (qp->group && qp->state == LINK_CONNECTING)
@@ -444,6 +456,8 @@ static __attribute__((noinline)) int poll_rest(struct nvmfr_qpair *qp, struct nv
 		nvmfr__split_issue(qp);
 	else
 		qpair_credit(qp);
+	if (unlikely(qp->chores.backlog && !qp->broken) && nvmfr__retry_held(qp))
+		n += nvmfr__retry_issue(qp, out + n, max - n);
 	/* Behind the look at what came: a command that was answered is not over its time. */
 	if (unlikely(atomic_load_explicit(qp->tick, memory_order_relaxed) != qp->seen_tick) &&
 	    !qp->chores.ready)
@@ -470,27 +484,24 @@ static __attribute__((noinline)) int poll_word(struct nvmfr_qpair *qp, struct nv
 	return poll_rest(qp, out, max, 0, word);
 }
 
-/*
- * The common case in line: plain responses and nothing else, that fit the caller's array and lie in one
- * piece of the ring. Credit stays as it is: it counts the ring's room, and no SEND was done. Every
- * FAB_SIGNAL_EVERY commands, when a SEND is told to be done, and at each empty poll it goes out of line,
- * and there time is looked at.
- */
-int nvmfr__qpair_poll(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max)
+/* One response, most likely a plain one. */
+static inline __attribute__((always_inline)) int
+poll_one(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max)
 {
-	uint32_t room, got, taken;
-	uint64_t word;
+	if (unlikely(!take_good(qp, next_response(qp), out, 1))) {
+		qp->chores.ready = 1;
+		return poll_rest(qp, out, max, 0, 0);
+	}
+	qp->recv_pos++;
+	return likely(++qp->unposted < FAB_RECV_BATCH) ? 1 : repost_and_return(qp, 1);
+}
 
-	if (unlikely(!likely_live(qp)))
-		return poll_slow(qp, out, max);
-	if (unlikely(qpair_has_chores(qp)))
-		return poll_all(qp, out, max);
-	word = qp->ops->poll(qp->ep);
-	room = nvmfr__min_u32(max, qp->recv_positions - qp->recv_pos);
-	if (unlikely(word - 1 >= room))
-		return poll_word(qp, out, max, word);
-	got = (uint32_t)word;
-	taken = take_good(qp, qp->responses + (size_t)qp->recv_pos * FAB_RESPONSE_BYTES, out, got);
+/* Plain responses and nothing else, that fit the caller's array and lie in one piece of the ring. */
+static __attribute__((noinline)) int poll_run(struct nvmfr_qpair *qp, struct nvmfr_completion *out,
+					      unsigned int max, uint32_t got)
+{
+	uint32_t taken = take_good(qp, next_response(qp), out, got);
+
 	qp->recv_pos += taken;
 	qp->unposted += taken;
 	if (unlikely(taken != got)) {
@@ -498,4 +509,25 @@ int nvmfr__qpair_poll(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsi
 		return poll_rest(qp, out, max, taken, 0);
 	}
 	return likely(qp->unposted < FAB_RECV_BATCH) ? (int)got : repost_and_return(qp, got);
+}
+
+/*
+ * The common cases: one plain response in line, a run of them a jump away. Credit stays as it is: it counts
+ * the ring's room, and no SEND was done. Every FAB_SIGNAL_EVERY commands, when a SEND is told to be done,
+ * and at each empty poll it goes out of line, and there time is looked at.
+ */
+int nvmfr__qpair_poll(struct nvmfr_qpair *qp, struct nvmfr_completion *out, unsigned int max)
+{
+	uint64_t word;
+
+	if (unlikely(!likely_live(qp)))
+		return poll_slow(qp, out, max);
+	if (unlikely(qpair_has_chores(qp)))
+		return poll_all(qp, out, max);
+	word = qp->ops->poll(qp->ep);
+	if (word == 1 && likely(qp->recv_pos != qp->recv_positions))
+		return poll_one(qp, out, max);
+	if (unlikely(word - 1 >= nvmfr__min_u32(max, qp->recv_positions - qp->recv_pos)))
+		return poll_word(qp, out, max, word);
+	return poll_run(qp, out, max, (uint32_t)word);
 }

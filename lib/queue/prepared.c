@@ -9,7 +9,7 @@
 
 /* ---- building ---------------------------------------------------------------------------------- */
 
-static bool moves_data(const struct nvmfr_io *io)
+static bool is_plain(const struct nvmfr_io *io)
 {
 	return io->op == NVMFR_OP_READ || io->op == NVMFR_OP_WRITE;
 }
@@ -21,7 +21,7 @@ static bool build(const struct nvmfr_qpair *qp, const struct nvmfr_io *io, struc
 	const uint64_t len = io->nblocks << qp->ns_shift;
 	const struct buffer_key *key;
 
-	if (!moves_data(io) || (io->flags & NVMFR_IO_VEC) || !range_fits(qp, io->lba, io->nblocks))
+	if (!is_plain(io) || (io->flags & NVMFR_IO_VEC) || !range_fits(qp, io->lba, io->nblocks))
 		return false;
 	if (!read && len <= qp->icd_bytes && !(io->buf->flags & BUFFER_DMABUF))
 		return false;
@@ -77,7 +77,7 @@ static void each_buffer(const struct nvmfr_io *io, void (*what)(struct nvmfr_buf
 	if (io->flags & NVMFR_IO_VEC) {
 		for (uint64_t i = 0; i < io->niov; i++)
 			what(io->iov[i].buf);
-	} else if (moves_data(io)) {
+	} else if (op_has_data(io->op)) {
 		what(io->buf);
 	}
 }

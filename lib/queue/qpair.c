@@ -13,6 +13,7 @@
 
 #include "base/err.h"
 #include "queue/group.h"
+#include "queue/retry.h"
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
@@ -51,7 +52,9 @@ void nvmfr__qpair_free(struct nvmfr_qpair *qp)
 	if (!qp)
 		return;
 	nvmfr__split_forget(qp);
+	nvmfr__retry_free(qp);
 	free_rings(qp);
+	free(qp->meter);
 	nvmfr__ns_table_put(qp->ns);
 	nvmfr__ns_table_put(qp->link.ns);
 	nvmfr__qpair_free(qp->link.boot);
@@ -62,8 +65,7 @@ void nvmfr__qpair_free(struct nvmfr_qpair *qp)
 	free(qp);
 }
 
-/* A power of two, and two at least: an idle slot's expect must name another slot. */
-static uint32_t table_size(uint32_t depth)
+uint32_t nvmfr__qpair_table_size(uint32_t depth)
 {
 	uint32_t n = 2;
 
@@ -86,11 +88,11 @@ static uint32_t list_room(const struct fab_ep *ep)
 
 static int alloc_rings(struct nvmfr_qpair *qp, const struct fab_ep *ep, uint32_t depth)
 {
-	uint32_t n = table_size(depth), pieces = list_room(ep);
+	uint32_t n = nvmfr__qpair_table_size(depth), pieces = list_room(ep);
 
-	qp->more_stride = (uint16_t)nvmfr__max_u32(sizeof(struct held_cqe),
+	qp->more_stride = (uint8_t)nvmfr__max_u32(sizeof(struct held_cqe),
 						   pieces * (uint32_t)sizeof(struct nvmfr_buffer *));
-	qp->parent_count = parents_for(depth);
+	qp->parent_count = qp->many_parents ? depth : parents_for(depth);
 	qp->slots = aligned_alloc(CACHE_LINE, (n * sizeof(*qp->slots) + CACHE_LINE - 1) /
 						      CACHE_LINE * CACHE_LINE);
 	qp->free_base = calloc(depth, sizeof(struct qslot *));
@@ -183,9 +185,10 @@ static void move_in(struct nvmfr_qpair *qp, struct nvmfr_qpair *boot)
 	qp->more_stride = boot->more_stride;
 	qp->mask = boot->mask;
 	qp->depth = boot->depth;
+	qp->laps += qp->position - (uint64_t)boot->position; /* the service's do not count */
 	qp->position = boot->position;
 	qp->lap = boot->lap;
-	qp->laps = qp->laps - boot->position; /* the service's do not count */
+	qp->stained = false;
 	qp->done_seq = boot->done_seq;
 	qp->recv_pos = boot->recv_pos;
 	qp->chores = boot->chores;
@@ -204,6 +207,8 @@ static void move_in(struct nvmfr_qpair *qp, struct nvmfr_qpair *boot)
 	qp->drain_next = 0;
 	qp->broken = false;
 	qp->expired = 0;
+	if (qp->meter)
+		nvmfr__meter_attach(qp->meter, qp);
 }
 
 static int watch_endpoint(struct nvmfr_qpair *qp)
@@ -277,6 +282,7 @@ void nvmfr__qpair_adopt(struct nvmfr_qpair *qp)
 	}
 	qp->seen = atomic_load_explicit(qp->word, memory_order_acquire);
 	qp->recovering = link->recovering;
+	qp->fast_failed = link->fast_failed;
 	if (link->ns != qp->ns) {
 		nvmfr__ns_table_put(qp->ns);
 		qp->ns = nvmfr__ns_table_get(link->ns);
@@ -285,6 +291,8 @@ void nvmfr__qpair_adopt(struct nvmfr_qpair *qp)
 	qp->limits.max_descriptors =
 		nvmfr__min_u32(link->limits.max_descriptors, qp->max_descriptors);
 	qp->icd_bytes = link->limits.icd_bytes;
+	if (qp->retry)
+		nvmfr__retry_limits(qp);
 	qp->nsid = 0;
 	qp->read_head = qp->write_head = 0;
 	qp->ns_max_blocks = 0;
@@ -292,8 +300,9 @@ void nvmfr__qpair_adopt(struct nvmfr_qpair *qp)
 	adopt_reason(qp);
 	if (qp->state != link->state)
 		err = adopt_state(qp);
-	qp->max_pieces = (uint8_t)nvmfr__min_u32(qp->limits.max_descriptors,
-						 qp->ep ? list_room(qp->ep) : 0);
+	qp->max_pieces = (uint8_t)nvmfr__max_u32(
+		1, nvmfr__min_u32(qp->limits.max_descriptors, qp->ep ? list_room(qp->ep) : 1));
+	qp->list_pieces = qp->retry ? 1 : qp->max_pieces;
 	pthread_mutex_unlock(link->lock);
 	/* Who sleeps on the descriptor would not hear of this endpoint. */
 	if (!err && moved && qp->epoll_fd >= 0)
@@ -301,6 +310,8 @@ void nvmfr__qpair_adopt(struct nvmfr_qpair *qp)
 	if (err)
 		nvmfr__qpair_fault(qp, -EIO, "%s", nvmfr__err_get());
 	qp->adopted = qp->state == LINK_LIVE && !qp->broken ? qp->seen : WORD_NEVER;
+	if (qp->retry)
+		nvmfr__retry_adopt(qp);
 	qpair_credit(qp);
 	/* A submit may be the first to hear of it: the group's poll has to tell the rest, and let go of it. */
 	if (qp->group && qp->state == LINK_LOST)
@@ -338,6 +349,8 @@ void nvmfr__qpair_retire(struct nvmfr_qpair *qp)
 	qp->ops->ep_stop(qp->ep);
 	pthread_mutex_lock(link->lock);
 	link->state = LINK_CLOSED;
+	if (qp->retry && qp->retry->doubts)
+		link->doubt_until_ns = link->doubt_ns;
 	pthread_mutex_unlock(link->lock);
 	ring(link->service_fd);
 	qp->state = LINK_CLOSED;
@@ -350,7 +363,7 @@ static bool slot_names(const struct nvmfr_qpair *qp, const struct qslot *slot,
 	const struct nvmfr_buffer *_Atomic *bufs = slot_bufs(qp, slot);
 	uint32_t ref = slot_ref(slot);
 	bool pieces = state_kind(slot_state_foreign(slot)) == SLOT_PLAIN && (ref & REF_PIECES);
-	uint32_t n = pieces ? ref & ~REF_PIECES : 0;
+	uint32_t n = pieces ? ref >> REF_SHIFT : 0;
 
 	for (uint32_t i = 0; i < n; i++)
 		if (atomic_load_explicit(&bufs[i], memory_order_relaxed) == buf)
@@ -388,6 +401,10 @@ int nvmfr__qpair_state_error(struct nvmfr_qpair *qp)
 		nvmfr__err_set("the queue pair is still connecting: nvmfr_qpair_wait() first");
 		return -EAGAIN;
 	}
+	if (qp->fast_failed && qp->recovering) {
+		nvmfr__err_set("the queue pair was lost, and not made anew within fast_io_fail_ms; that goes on");
+		return -ENOTCONN;
+	}
 	if (qp->recovering || (qp->recovers && qp->state == LINK_LIVE)) {
 		nvmfr__err_set("the queue pair was lost and is being connected anew: nvmfr_poll() meanwhile");
 		return -EAGAIN;
@@ -401,6 +418,7 @@ void nvmfr__qpair_look_around(struct nvmfr_qpair *qp)
 	int near = qp->ep->dev->numa_node;
 	unsigned int cpu, node;
 
+	atomic_store_explicit(&qp->link.commands, qpair_commands(qp), memory_order_relaxed);
 	if (near < 0 || qp->far_looks == FAR_LOOKS || !qp->link.lock || getcpu(&cpu, &node))
 		return;
 	qp->far_looks = node == (unsigned int)near ? 0 : qp->far_looks + 1;

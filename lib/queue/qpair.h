@@ -22,6 +22,7 @@
 #ifndef NVMFR_QUEUE_QPAIR_H
 #define NVMFR_QUEUE_QPAIR_H
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -32,6 +33,7 @@
 #include "base/util.h"
 #include "fabric/buffer.h"
 #include "fabric/fabric.h"
+#include "queue/meter.h"
 #include "queue/ns.h"
 #include "wire/sqe.h"
 
@@ -52,9 +54,11 @@ _Static_assert(sizeof(struct qslot) == 32, "two slots to a cache line");
 #define SLOT_STATE(cid, kind) ((uint64_t)(kind) << 32 | (cid))
 
 /* What a slot's ref says. A child's is the index of its parent. */
-#define REF_CARRIES UINT32_C(0x80000000) /* and, of a SEND that carries the caller's data, its sequence number */
-#define REF_SEQ	    UINT32_C(0x3fffffff) /* so much of it */
-#define REF_PIECES  UINT32_C(0x40000000) /* and how many: their buffers are in slot_bufs() */
+#define REF_CARRIES 1u /* the SEND of sequence number ref >> REF_SHIFT carries the caller's data */
+#define REF_PIECES  2u /* of a vectored I/O: ref >> REF_SHIFT more buffers are in slot_bufs() */
+#define REF_SHIFT   6
+#define REF_SEQ	    (UINT32_MAX >> REF_SHIFT)
+_Static_assert(1u << REF_SHIFT == FAB_CAPSULE_BYTES, "a place in the ring needs no arithmetic");
 
 /* The response of a SLOT_HELD. */
 struct held_cqe {
@@ -96,8 +100,25 @@ struct queue_limits {
 	uint64_t zeroes_bytes; /* Write Zeroes: WZSL, or UINT64_MAX */
 	uint32_t icd_bytes; /* 0: no in-capsule data */
 	uint32_t max_descriptors; /* 1 or more */
-	bool write_zeroes; /* ONCS */
+	uint64_t verify_bytes; /* Verify: VSL, or UINT64_MAX */
+	uint64_t dsm_blocks, dsm_range_blocks; /* Dataset Management: DMSL, DMRSL, or what fits */
+	uint32_t dsm_ranges; /* DMRL, or what fits */
+	bool write_zeroes, compare, verify, dsm, copy; /* ONCS */
 };
+
+/* Bits 1:0 of an opcode. */
+static inline bool op_has_data(uint32_t op)
+{
+	return op & 3;
+}
+
+/* What the blocks of one command may come to. */
+static inline uint64_t op_limit(const struct queue_limits *limits, uint32_t op)
+{
+	if (likely(op_has_data(op)))
+		return limits->max_xfer_bytes;
+	return op == NVMFR_OP_VERIFY ? limits->verify_bytes : limits->zeroes_bytes;
+}
 
 enum link_state {
 	LINK_CONNECTING = 1, /* the endpoint is the service's */
@@ -105,6 +126,8 @@ enum link_state {
 	LINK_LOST, /* disconnected; the owner stops it and returns it */
 	LINK_CLOSED, /* returned, or there never was one */
 };
+
+struct qpair_retry;
 
 struct qpair_link {
 	pthread_mutex_t *lock; /* the host's, for all below; NULL: the service is the owner */
@@ -121,13 +144,17 @@ struct qpair_link {
 	struct ns_table *ns; /* a reference */
 	void *entry; /* the service's own */
 	bool recovering; /* LINK_LOST to LINK_LIVE: it will be made anew */
+	bool fast_failed; /* while recovering: fast_io_fail_ms is over */
+	uint64_t doubt_ns; /* LINK_LOST: until then a write may still be carried out; UINT64_MAX: for ever */
 	int err; /* LINK_LOST: why */
 	char sentence[256];
 
 	/* owner to service */
+	uint64_t doubt_until_ns; /* such a write is kept: the service says when, by making it 0 */
 	int fault; /* the owner saw the connection fail: -errno */
 	char fault_text[FAB_ERROR_TEXT];
 	_Atomic uint32_t wake_tick; /* a sleeper's nearest deadline; 0: none */
+	_Atomic uint64_t commands; /* completed, as of its last look around */
 	_Atomic int far_node; /* it polls from this NUMA node, which is not the device's; -1: not so */
 };
 
@@ -148,7 +175,10 @@ struct nvmfr_qpair {
 	} chores; /* all zero: nothing that a poll must see to beside the fabric */
 	uint32_t unposted; /* receives consumed, not reposted */
 	uint32_t children; /* SLOT_CHILD in flight */
-	bool carries; /* something to carry was written since the last post */
+	struct qpair_carries {
+		uint32_t newest; /* ref of the newest SEND that carries the caller's data; 0: none does */
+		uint32_t lists; /* whether one carries a list */
+	} carries; /* what was written since the last post */
 
 	/* read on every command, changed when the namespace or the connection does */
 	_Alignas(CACHE_LINE) const _Atomic uint32_t *word;
@@ -169,8 +199,9 @@ struct nvmfr_qpair {
 	uint32_t mask; /* slots - 1 */
 	uint32_t send_positions, recv_positions;
 	uint8_t ns_shift;
-	uint8_t max_pieces; /* of one command */
-	uint16_t more_stride;
+	uint8_t list_pieces; /* of one command that needs no parent; 1: no list */
+	uint8_t max_pieces; /* of one command, at least 1 */
+	uint8_t more_stride;
 
 	_Alignas(CACHE_LINE) uint32_t icd_bytes;
 	uint32_t key_offset; /* of this device's key in a buffer */
@@ -191,12 +222,21 @@ struct nvmfr_qpair {
 	bool broken; /* the owner saw it fail, the service has been told */
 	bool recovers; /* it will be made anew after that */
 	bool recovering; /* as adopted */
+	bool stained; /* a capsule may have words set that reads and writes leave alone */
+	bool fast_failed; /* as adopted */
+	bool many_parents; /* every I/O may need one */
 	uint16_t qid;
+	uint32_t stained_seq; /* of the newest such */
 	uint32_t max_descriptors; /* asked for; limits has the granted ones */
 	uint64_t laps; /* commands sent before the present lap */
 	struct queue_limits limits;
 	struct ns_table *ns; /* a reference */
 	uint64_t bounced_bytes;
+	struct qpair_failures {
+		uint64_t refused, aborted, timed_out; /* commands */
+	} failures;
+	struct qpair_meter *meter; /* NULL: nobody asked for it */
+	struct qpair_retry *retry; /* NULL: what a lost connection leaves is told */
 	struct nvmfr_buffer *scratch; /* nvmfr_pread's, made when first needed */
 	int epoll_fd; /* -1: not made yet */
 	struct nvmfr_group *group; /* NULL: polled on its own */
@@ -213,6 +253,7 @@ _Static_assert(offsetof(struct nvmfr_qpair, word) == CACHE_LINE, "what a command
 _Static_assert(offsetof(struct nvmfr_qpair, slots) == 2 * CACHE_LINE,
 	       "what a command reads of its namespace fits one line");
 _Static_assert(sizeof(struct qpair_chores) == sizeof(uint64_t), "one look");
+_Static_assert(sizeof(struct qpair_carries) == sizeof(uint64_t), "one look");
 
 #define WORD_NEVER UINT32_MAX /* a word skips it, and 0 */
 
@@ -267,6 +308,12 @@ static inline uint64_t slot_state_foreign(const struct qslot *slot)
 static inline void set_slot_state(struct qslot *slot, uint64_t state)
 {
 	__atomic_store_n(&slot->state, state, __ATOMIC_RELAXED);
+}
+
+static inline void put_slot(struct nvmfr_qpair *qp, struct qslot *slot, uint32_t cid)
+{
+	set_slot_state(slot, cid ^ 1u);
+	*qp->free_top++ = slot;
 }
 
 static inline enum slot_kind state_kind(uint64_t state)
@@ -330,13 +377,38 @@ static inline bool nvmfr__qpair_forked(const struct nvmfr_qpair *qp)
 	return atomic_load_explicit(qp->word, memory_order_relaxed) == 0;
 }
 
+/* A power of two, and two at least: an idle slot's expect must name another slot. */
+uint32_t nvmfr__qpair_table_size(uint32_t depth);
+
 /* Nothing is in flight, nor ended and not told: another connection's rings may take their place. */
 bool nvmfr__qpair_drained(const struct nvmfr_qpair *qp);
+
+/* I/Os that wait for another connection, and those of them that no slot counts. */
+uint32_t nvmfr__retry_held(const struct nvmfr_qpair *qp);
+uint32_t nvmfr__retry_unplaced(const struct nvmfr_qpair *qp);
+
+/* A completion is still to come. */
+static inline bool qpair_is_busy(const struct nvmfr_qpair *qp)
+{
+	return free_slots(qp) != qp->depth || qp->chores.backlog || nvmfr__retry_held(qp);
+}
 
 /* Commands completed so far. */
 static inline uint64_t qpair_commands(const struct nvmfr_qpair *qp)
 {
 	return qp->laps + qp->position - (qp->depth - free_slots(qp));
+}
+
+/* A command ended so. */
+static inline void qpair_count_failure(struct nvmfr_qpair *qp, int32_t result)
+{
+	uint64_t *count = &qp->failures.refused;
+
+	if (result == -ECONNABORTED)
+		count = &qp->failures.aborted;
+	else if (result == -ETIMEDOUT)
+		count = &qp->failures.timed_out;
+	meter_add(count, 1);
 }
 
 /* Whether the place of the list of the SEND with this number may hold another one's. */
@@ -345,10 +417,17 @@ static inline bool tail_taken(const struct nvmfr_qpair *qp, uint32_t seq)
 	return seq - qp->done_seq >= FAB_TAILS;
 }
 
-/* How many commands the ring takes in one run; wraps it at its end. */
+/* The send ring is about to begin anew: what is in flight is not to be forgotten. */
+void nvmfr__retry_lap(struct nvmfr_qpair *qp);
+
+/* How many commands the ring takes in one run; wraps it at its end, unless it is stained. */
 static inline uint32_t ring_room(struct nvmfr_qpair *qp)
 {
 	if (unlikely(qp->position == qp->send_positions)) {
+		if (unlikely(qp->stained))
+			return 0;
+		if (qp->retry)
+			nvmfr__retry_lap(qp);
 		qp->lap += qp->position;
 		qp->laps += qp->position;
 		qp->position = 0;
@@ -411,6 +490,11 @@ int nvmfr__qpair_write(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint
 		       struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data);
 int nvmfr__qpair_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, unsigned int n);
 
+/* Of a stained ring: zeroes what put_rw() takes for zero. true: it may wrap now; false: a SEND still reads it. */
+bool nvmfr__qpair_scrub(struct nvmfr_qpair *qp);
+/* For who submits and has nothing to poll for: looks first whether that SEND is done. */
+bool nvmfr__qpair_look_and_scrub(struct nvmfr_qpair *qp);
+
 /* Adopts news, refreshes credit. 0: a command fits; else why not. */
 int nvmfr__qpair_make_room(struct nvmfr_qpair *qp);
 
@@ -451,6 +535,12 @@ static inline unsigned int split_child_done(struct nvmfr_qpair *qp, uint32_t par
 
 /* Without completions: their buffers are free again. The endpoint must be gone. */
 void nvmfr__split_forget(struct nvmfr_qpair *qp);
+
+/* Its commands are gone, the I/O is not; its buffers stay marked. */
+void nvmfr__split_drop(struct nvmfr_qpair *qp, struct qparent *parent);
+
+/* The buffers of an I/O, named once each piece: not to be released before its completion. by: 1 or UINT32_MAX. */
+void nvmfr__buffers_mark(struct nvmfr_buffer *buf, const struct nvmfr_iov *iov, uint64_t niov, uint32_t by);
 
 /* After the connection is gone: the backlog will not be issued. */
 void nvmfr__split_abandon(struct nvmfr_qpair *qp);

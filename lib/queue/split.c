@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "queue/capsule.h"
+#include "queue/retry.h"
 
 struct piece {
 	uint64_t addr;
@@ -19,7 +20,7 @@ static const struct nvmfr_iov *present(const struct cursor *at)
 static void cursor_init(struct cursor *at, const struct nvmfr_io *io, uint64_t bytes)
 {
 	*at = (struct cursor){ .left = 1 };
-	if (io->op == NVMFR_OP_WRITE_ZEROES)
+	if (!op_has_data(io->op))
 		return;
 	if (io->flags & NVMFR_IO_VEC) {
 		at->iov = io->iov;
@@ -74,7 +75,7 @@ static uint64_t gather(const struct nvmfr_qpair *qp, const struct cursor *from, 
 	struct cursor at = *from;
 	uint64_t total = 0, excess;
 
-	const uint32_t room = nvmfr__max_u32(qp->max_pieces, 1);
+	const uint32_t room = qp->max_pieces;
 
 	for (*n = 0; *n < room && at.left && total < want; ++*n) {
 		const struct nvmfr_iov *iov = present(&at);
@@ -98,8 +99,7 @@ static uint64_t gather(const struct nvmfr_qpair *qp, const struct cursor *from, 
 
 static uint64_t command_bytes(const struct nvmfr_qpair *qp, const struct qparent *parent)
 {
-	uint64_t max = parent->op == NVMFR_OP_WRITE_ZEROES ? qp->limits.zeroes_bytes
-							   : qp->limits.max_xfer_bytes;
+	uint64_t max = op_limit(&qp->limits, parent->op);
 	uint64_t blocks = nvmfr__min_u64(parent->blocks_left, NVME_RW_MAX_BLOCKS);
 
 	return nvmfr__min_u64(blocks << parent->shift, max);
@@ -179,7 +179,7 @@ static int check_pieces(const struct nvmfr_qpair *qp, const struct nvmfr_io *io,
 				-EINVAL,
 				"a block straddles more pieces of the iov than one command can name: %u "
 				"(controller's MSDBD and the queue pair's max_descriptors)",
-				nvmfr__max_u32(qp->max_pieces, 1));
+				qp->max_pieces);
 		cursor_advance(&trial.at, bytes);
 		trial.blocks_left -= bytes >> ns->shift;
 	}
@@ -195,7 +195,7 @@ int nvmfr__split_check(const struct nvmfr_qpair *qp, const struct nvmfr_io *io,
 	return io->flags & NVMFR_IO_VEC ? check_pieces(qp, io, ns) : 0;
 }
 
-/* The descriptor or list of descriptors for n pieces; for none, as Write Zeroes has it, an
+/* The descriptor or list of descriptors for n pieces; for none, as Write Zeroes and Verify have it, an
  * empty one. */
 static void put_pieces(struct nvmfr_qpair *qp, uint32_t position, const struct piece *pieces,
 		       uint32_t n, uint64_t sgl[2])
@@ -245,7 +245,7 @@ static void issue_gathered(struct nvmfr_qpair *qp, struct qparent *parent)
 	struct piece pieces[FAB_MAX_DESCRIPTORS];
 	uint32_t cid;
 
-	if (parent->op != NVMFR_OP_WRITE_ZEROES) {
+	if (op_has_data(parent->op)) {
 		bytes = gather(qp, &parent->at, parent->op, parent->shift, bytes, pieces, &n);
 		cursor_advance(&parent->at, bytes);
 	}
@@ -280,7 +280,7 @@ static void issue_direct(struct nvmfr_qpair *qp, struct qparent *parent, uint32_
 /* Whether the next command may need a list: for pieces of the caller's, or at the seam of two MRs. */
 static bool may_need_list(const struct nvmfr_qpair *qp, const struct qparent *parent)
 {
-	return qp->max_pieces > 1 && parent->op != NVMFR_OP_WRITE_ZEROES;
+	return qp->max_pieces > 1 && op_has_data(parent->op);
 }
 
 static void issue_from(struct nvmfr_qpair *qp, struct qparent *parent, uint32_t room)
@@ -299,7 +299,7 @@ static void issue_from(struct nvmfr_qpair *qp, struct qparent *parent, uint32_t 
 static void set_backlog(struct nvmfr_qpair *qp, struct qparent *parent)
 {
 	qp->backlog = parent;
-	qp->chores.backlog = parent;
+	qp->chores.backlog = parent || (qp->retry && qp->retry->wants);
 }
 
 void nvmfr__split_issue(struct nvmfr_qpair *qp)
@@ -308,6 +308,8 @@ void nvmfr__split_issue(struct nvmfr_qpair *qp)
 		uint32_t room = nvmfr__min_u32(ring_room(qp), free_slots(qp)), first = qp->position;
 
 		issue_from(qp, qp->backlog, room);
+		if (qp->position == first && unlikely(qp->stained) && nvmfr__qpair_scrub(qp))
+			continue;
 		if (qp->position == first)
 			break;
 		post(qp, first, qp->position - first);
@@ -317,13 +319,17 @@ void nvmfr__split_issue(struct nvmfr_qpair *qp)
 	qpair_credit(qp);
 }
 
-/* The buffers of an I/O, named once each piece: not to be released before its completion. */
+void nvmfr__buffers_mark(struct nvmfr_buffer *buf, const struct nvmfr_iov *iov, uint64_t niov, uint32_t by)
+{
+	if (buf)
+		atomic_fetch_add_explicit(&buf->in_use, by, memory_order_relaxed);
+	for (uint64_t i = 0; i < niov; i++)
+		atomic_fetch_add_explicit(&iov[i].buf->in_use, by, memory_order_relaxed);
+}
+
 static void mark_buffers(const struct qparent *parent, uint32_t by)
 {
-	if (!parent->iov && parent->at.one.buf)
-		atomic_fetch_add_explicit(&parent->at.one.buf->in_use, by, memory_order_relaxed);
-	for (uint64_t i = 0; parent->iov && i < parent->niov; i++)
-		atomic_fetch_add_explicit(&parent->iov[i].buf->in_use, by, memory_order_relaxed);
+	nvmfr__buffers_mark(parent->at.one.buf, parent->iov, parent->niov, by);
 }
 
 /* One MR holds it all: its commands differ in nothing but numbers. */
@@ -348,12 +354,28 @@ int nvmfr__split_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *io,
 		return err;
 	qp->parent_free = parent->next;
 	*parent = parent_of(io, ns);
-	if (!(io->flags & NVMFR_IO_VEC) && io->op != NVMFR_OP_WRITE_ZEROES)
+	if (!(io->flags & NVMFR_IO_VEC) && op_has_data(io->op))
 		set_direct(qp, parent, io);
 	mark_buffers(parent, 1);
+	if (qp->retry)
+		nvmfr__retry_note(qp, parent, io);
 	set_backlog(qp, parent);
 	nvmfr__split_issue(qp);
 	return 0;
+}
+
+static void put_parent(struct nvmfr_qpair *qp, struct qparent *parent)
+{
+	parent->busy = false;
+	parent->next = qp->parent_free;
+	qp->parent_free = parent;
+}
+
+void nvmfr__split_drop(struct nvmfr_qpair *qp, struct qparent *parent)
+{
+	if (qp->backlog == parent)
+		set_backlog(qp, NULL);
+	put_parent(qp, parent);
 }
 
 unsigned int nvmfr__split_finish(struct nvmfr_qpair *qp, struct qparent *parent,
@@ -367,9 +389,7 @@ unsigned int nvmfr__split_finish(struct nvmfr_qpair *qp, struct qparent *parent,
 		.cqe_result = parent->several ? 0 : cqe_result,
 	};
 	mark_buffers(parent, UINT32_MAX);
-	parent->busy = false;
-	parent->next = qp->parent_free;
-	qp->parent_free = parent;
+	put_parent(qp, parent);
 	return 1;
 }
 

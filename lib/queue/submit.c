@@ -6,122 +6,136 @@
 #include "base/err.h"
 #include "queue/capsule.h"
 
+/* Behind post(): one of those that carry data must tell when it is done. */
+int nvmfr__qpair_post_carrying(struct nvmfr_qpair *qp, uint32_t first, uint32_t n)
+{
+	uint32_t told = FAB_NO_POSITION;
+
+	if (qp->carries.newest) {
+		told = ((qp->carries.newest >> REF_SHIFT) - qp->lap) & REF_SEQ;
+		qp->carried_seq = qp->lap + told;
+		qp->chores.carrying = true;
+	}
+	qp->carries = (struct qpair_carries){ 0 };
+	return qp->ops->post_carrying(qp->ep, first, n, told);
+}
+
 /*
  * A write whose data travels behind its SQE. Data and place are the caller's until the SEND is done.
  */
-INLINE void carry(struct nvmfr_qpair *qp, struct qslot *slot, unsigned char *capsule,
-		  uint64_t head, uint64_t lba, uint64_t cdw12, struct nvmfr_buffer *buf,
-		  const struct buffer_key *key, uint64_t offset, uint64_t len, uint64_t user_data,
-		  uint32_t tick)
+INLINE void put_carrying(struct nvmfr_qpair *qp, struct qslot *slot, unsigned char *capsule,
+			 uint64_t lba, uint64_t cdw12, struct nvmfr_buffer *buf,
+			 const struct buffer_key *key, uint64_t offset, uint64_t len,
+			 uint64_t user_data, uint32_t tick)
 {
-	uint32_t position = position_of(qp, capsule), seq = qp->lap + position;
-	uint32_t cid = slot_next_cid(slot);
+	const uint32_t cid = slot_next_cid(slot);
+	uint32_t at, ref;
 
-	qp->carried_seq = seq;
-	qp->chores.carrying = true;
-	start_slot(slot, cid, buf, user_data, tick, REF_CARRIES | (seq & REF_SEQ));
-	put_rw(capsule, head, cid, 0, len | (uint64_t)NVME_SGL_DATA_OFFSET << 56, lba, cdw12);
-	set_carry(qp, position, buf->addr + offset, (uint32_t)len, key->lkey);
+	put_rw(capsule, qp->write_head, cid, 0, len | (uint64_t)NVME_SGL_DATA_OFFSET << 56, lba,
+	       cdw12);
+	at = (uint32_t)(capsule - qp->capsules);
+	ref = (qp->lap << REF_SHIFT) + at + REF_CARRIES;
+	start_slot(slot, cid, buf, user_data, tick, ref);
+	qp->carries.newest = ref;
+	set_carry(qp, at / FAB_CAPSULE_BYTES, buf->addr + offset, (uint32_t)len, key->lkey);
 }
 
 /*
- * Writes one command to a ring position if it is one that needs no second look: the namespace at
- * hand (the caller compared the head), one command's length, one MR. false: nothing happened, the
- * slow path decides.
+ * The key for a command that needs no second look: of the namespace at hand (the caller compared the
+ * head), one command's length, one MR. NULL: the slow path decides.
  */
-INLINE bool fill(struct nvmfr_qpair *qp, struct qslot *const *slot_at, unsigned char *capsule,
-		 uint32_t op, uint64_t lba, uint64_t nblocks, struct nvmfr_buffer *buf,
-		 uint64_t offset, uint64_t user_data, uint32_t fua, const _Atomic uint32_t *tick)
+INLINE const struct buffer_key *key_for(const struct nvmfr_qpair *qp, uint32_t op, uint64_t lba,
+					uint64_t nblocks, const struct nvmfr_buffer *buf,
+					uint64_t offset, uint64_t *len)
 {
 	const uint32_t access = op == NVMFR_OP_READ ? FAB_ACCESS_TARGET : FAB_ACCESS_SOURCE;
-	const uint64_t head = op == NVMFR_OP_READ ? qp->read_head : qp->write_head;
-	const struct buffer_key *key;
-	struct qslot *slot;
-	uint64_t len;
-	uint32_t cid;
 
 	if (!range_fits(qp, lba, nblocks))
-		return false;
-	len = nblocks << qp->ns_shift;
-	key = key_of(qp, buf, offset, len, access);
-	if (unlikely(!key))
-		return false;
-	slot = *slot_at;
-	if (op == NVMFR_OP_WRITE && len <= qp->icd_bytes && !(buf->flags & BUFFER_DMABUF)) {
-		carry(qp, slot, capsule, head, lba, (nblocks - 1) | fua, buf, key, offset, len,
-		      user_data, atomic_load_explicit(tick, memory_order_relaxed));
-		return true;
-	}
-	cid = slot_next_cid(slot);
-	start_slot(slot, cid, buf, user_data, atomic_load_explicit(tick, memory_order_relaxed), 0);
-	put_rw(capsule, head, cid, buf->addr + offset, key->sgl + len, lba, (nblocks - 1) | fua);
-	return true;
+		return NULL;
+	*len = nblocks << qp->ns_shift;
+	return key_of(qp, buf, offset, *len, access);
 }
 
-struct list {
-	uint64_t bytes; /* 0: a piece needs a second look */
-	uint64_t buffers;
-};
-
-/* The descriptors of a vectored I/O; its buffers, each once where pieces of it follow each other, in bufs. */
-static __attribute__((noinline)) struct list fill_list(const struct nvmfr_qpair *qp,
-						       unsigned char *list,
-						       const struct nvmfr_buffer *_Atomic *bufs,
-						       const struct nvmfr_iov *iov,
-						       const struct nvmfr_iov *end, uint32_t access)
+/* Writes such a command, of len bytes, to a ring position. */
+INLINE void put_plain(struct nvmfr_qpair *qp, struct qslot *slot, unsigned char *capsule, uint32_t op,
+		      uint64_t lba, uint64_t cdw12, struct nvmfr_buffer *buf,
+		      const struct buffer_key *key, uint64_t offset, uint64_t len, uint64_t user_data,
+		      uint32_t tick)
 {
-	const struct list refused = { 0 };
-	struct list made = { 0 };
+	uint64_t head;
+	uint32_t cid;
 
-	while (iov < end) {
+	if (op == NVMFR_OP_WRITE && len <= qp->icd_bytes && !(buf->flags & BUFFER_DMABUF)) {
+		put_carrying(qp, slot, capsule, lba, cdw12, buf, key, offset, len, user_data, tick);
+		return;
+	}
+	cid = slot_next_cid(slot);
+	head = op == NVMFR_OP_READ ? qp->read_head : qp->write_head;
+	start_slot(slot, cid, buf, user_data, tick, 0);
+	put_rw(capsule, head, cid, buf->addr + offset, key->sgl + len, lba, cdw12);
+}
+
+/*
+ * The descriptors of a vectored I/O. Returns its bytes; 0: a piece needs a second look. The first piece's
+ * buffer is the slot's; where another one follows it is noted beside the slot: how many is in *others.
+ */
+INLINE uint64_t put_list(const struct nvmfr_qpair *qp, const struct qslot *slot, unsigned char *list,
+			 const struct nvmfr_iov *iov, const struct nvmfr_iov *end, uint32_t access,
+			 uint32_t *others)
+{
+	uint64_t bytes = 0;
+
+	for (;;) {
 		const struct nvmfr_buffer *buf = iov->buf;
 		const struct buffer_key *key = key_of(qp, buf, 0, 0, access);
 
 		if (unlikely(!key))
-			return refused;
-		atomic_store_explicit(&bufs[made.buffers++], buf, memory_order_relaxed);
+			return 0;
 		do {
 			const uint64_t offset = iov->offset_bytes, len = iov->len_bytes;
 
 			if (unlikely(len - 1 >= buf->len || offset > buf->len - len))
-				return refused;
+				return 0;
 			put64(list, 0, buf->addr + offset);
 			put64(list, 1, key->sgl + len);
-			made.bytes += len;
+			bytes += len;
 			list += sizeof(struct nvme_sgl);
 			iov++;
 		} while (iov < end && iov->buf == buf);
+		if (iov == end)
+			return bytes;
+		atomic_store_explicit(&slot_bufs(qp, slot)[(*others)++], iov->buf,
+				      memory_order_relaxed);
 	}
-	return made;
 }
 
-/* As fill(), for an iov array that one command's descriptors can name. */
-static __attribute__((noinline)) bool fill_vec(struct nvmfr_qpair *qp, struct qslot *slot,
-					       unsigned char *capsule,
-					       const struct nvmfr_io *io, uint32_t fua)
+/* An iov array that one command's descriptors can name, two or more. false: the slow path decides. */
+static __attribute__((noinline)) bool put_vec(struct nvmfr_qpair *qp, struct qslot *slot,
+					      unsigned char *capsule, const struct nvmfr_io *io,
+					      uint32_t fua)
 {
-	const uint64_t head = io->op == NVMFR_OP_READ ? qp->read_head : qp->write_head;
-	const uint32_t access = io->op == NVMFR_OP_READ ? FAB_ACCESS_TARGET : FAB_ACCESS_SOURCE;
+	const bool read = io->op == NVMFR_OP_READ;
+	const uint32_t access = read ? FAB_ACCESS_TARGET : FAB_ACCESS_SOURCE;
 	const uint32_t position = position_of(qp, capsule);
+	const uint64_t niov = io->niov;
+	uint32_t cid, others = 0;
 	unsigned char *tail;
-	struct list list;
-	uint32_t cid;
+	uint64_t bytes;
 
 	if (unlikely(tail_taken(qp, qp->lap + position)) || !range_fits(qp, io->lba, io->nblocks))
 		return false;
-	/* One piece needs no list. */
-	if (unlikely(io->niov - 2 > (uint64_t)qp->max_pieces - 2 || qp->max_pieces < 2 || !io->iov))
+	if (unlikely(niov - 2 >= qp->list_pieces - UINT64_C(1) || !io->iov))
 		return false;
 	tail = tail_at(qp, position);
-	list = fill_list(qp, tail, slot_bufs(qp, slot), io->iov, io->iov + io->niov, access);
-	if (unlikely(list.bytes != io->nblocks << qp->ns_shift))
+	bytes = put_list(qp, slot, tail, io->iov, io->iov + niov, access, &others);
+	if (unlikely(bytes != io->nblocks << qp->ns_shift))
 		return false;
-	set_list(qp, position, tail, (uint32_t)io->niov);
+	set_list(qp, position, tail, (uint32_t)niov);
 	cid = slot_next_cid(slot);
+	put_rw(capsule, read ? qp->read_head : qp->write_head, cid, 0, list_sgl((uint32_t)niov),
+	       io->lba, (io->nblocks - 1) | fua);
 	start_slot(slot, cid, io->iov->buf, io->user_data, tick_now(qp),
-		   REF_PIECES | (uint32_t)list.buffers);
-	put_rw(capsule, head, cid, 0, list_sgl((uint32_t)io->niov), io->lba,
-	       (io->nblocks - 1) | fua);
+		   others << REF_SHIFT | REF_PIECES);
 	return true;
 }
 
@@ -163,6 +177,8 @@ int nvmfr__qpair_make_room(struct nvmfr_qpair *qp)
 	if (nvmfr__qpair_forked(qp) || qp->state != LINK_LIVE || qp->broken)
 		return nvmfr__qpair_state_error(qp);
 	qpair_credit(qp);
+	if (unlikely(qp->stained) && !qp->credit && nvmfr__qpair_look_and_scrub(qp))
+		qpair_credit(qp);
 	return qpair_room(qp) ? 0 : nvmfr__qpair_full(qp);
 }
 
@@ -179,34 +195,53 @@ static int check_range(const struct nvmfr_qpair *qp, const struct nvmfr_io *io,
 				   " blocks reach beyond namespace %u, which has %" PRIu64
 				   " blocks",
 				   io->lba, io->nblocks, ns->nsid, ns->blocks);
-	if (UINT64_C(1) << ns->shift > qp->limits.max_xfer_bytes ||
-	    (io->op == NVMFR_OP_WRITE_ZEROES && UINT64_C(1) << ns->shift > qp->limits.zeroes_bytes))
+	if (UINT64_C(1) << ns->shift > nvmfr__min_u64(qp->limits.max_xfer_bytes, op_limit(&qp->limits, io->op)))
 		return nvmfr__fail(
 			-EOPNOTSUPP,
-			"namespace %u: a block of %u bytes is longer than one command may carry (MDTS or WZSL)",
+			"namespace %u: a block of %u bytes is longer than one command may carry (MDTS, WZSL or VSL)",
 			ns->nsid, 1u << ns->shift);
-	if (ns->write_protected && io->op != NVMFR_OP_READ)
+	if (ns->write_protected && (io->op == NVMFR_OP_WRITE || io->op == NVMFR_OP_WRITE_ZEROES))
 		return nvmfr__fail(-EROFS, "namespace %u is write protected", ns->nsid);
 	return 0;
 }
 
+static int check_op(const struct nvmfr_qpair *qp, uint8_t op)
+{
+	switch (op) {
+	case NVMFR_OP_FLUSH:
+	case NVMFR_OP_WRITE:
+	case NVMFR_OP_READ:
+		return 0;
+	case NVMFR_OP_WRITE_ZEROES:
+		return qp->limits.write_zeroes
+			       ? 0
+			       : nvmfr__fail(-EOPNOTSUPP,
+					     "the controller has no Write Zeroes (ONCS bit 3 is clear)");
+	case NVMFR_OP_COMPARE:
+		return qp->limits.compare
+			       ? 0
+			       : nvmfr__fail(-EOPNOTSUPP,
+					     "the controller has no Compare (ONCS bit 0 is clear)");
+	case NVMFR_OP_VERIFY:
+		return qp->limits.verify
+			       ? 0
+			       : nvmfr__fail(-EOPNOTSUPP,
+					     "the controller has no Verify (ONCS bit 7 is clear)");
+	default: return nvmfr__fail(-EINVAL, "op %u is not one of enum nvmfr_op", op);
+	}
+}
+
 static int check_shape(const struct nvmfr_qpair *qp, const struct nvmfr_io *io)
 {
-	if (io->op != NVMFR_OP_FLUSH && io->op != NVMFR_OP_WRITE && io->op != NVMFR_OP_READ &&
-	    io->op != NVMFR_OP_WRITE_ZEROES)
-		return nvmfr__fail(-EINVAL, "op %u is not one of enum nvmfr_op", io->op);
 	if (io->reserved0 || io->reserved1[0] || io->reserved1[1])
 		return nvmfr__fail(-EINVAL, "a reserved field of struct nvmfr_io is not zero");
 	if (io->flags & ~(unsigned int)(NVMFR_IO_FUA | NVMFR_IO_VEC))
 		return nvmfr__fail(-EINVAL, "flags 0x%x has unknown bits", io->flags);
-	if ((io->flags & NVMFR_IO_VEC) && io->op != NVMFR_OP_READ && io->op != NVMFR_OP_WRITE)
-		return nvmfr__fail(-EINVAL, "NVMFR_IO_VEC goes with reads and writes only");
+	if ((io->flags & NVMFR_IO_VEC) && !op_has_data(io->op))
+		return nvmfr__fail(-EINVAL, "NVMFR_IO_VEC goes with reads, writes and compares only");
 	if (io->op == NVMFR_OP_FLUSH && (io->nblocks || io->lba))
 		return nvmfr__fail(-EINVAL, "a flush has neither LBA nor blocks");
-	if (io->op == NVMFR_OP_WRITE_ZEROES && !qp->limits.write_zeroes)
-		return nvmfr__fail(-EOPNOTSUPP,
-				   "the controller has no Write Zeroes (ONCS bit 3 is clear)");
-	return 0;
+	return check_op(qp, io->op);
 }
 
 /* The buffer's own reasons: handle, bounds, access, keys. Its length is io's. */
@@ -232,7 +267,7 @@ static int check_buffer(const struct nvmfr_qpair *qp, const struct nvmfr_io *io,
 				  &lkey);
 }
 
-/* Flush and Write Zeroes of one command: an SQE without data. */
+/* Flush, Write Zeroes and Verify of one command: an SQE without data. */
 static int submit_dataless(struct nvmfr_qpair *qp, const struct nvmfr_io *io)
 {
 	uint32_t position = qp->position, cid;
@@ -242,7 +277,7 @@ static int submit_dataless(struct nvmfr_qpair *qp, const struct nvmfr_io *io)
 	nvme_sqe_init(sqe, io->op);
 	sqe->cid = to_le16((uint16_t)cid);
 	sqe->nsid = to_le32(io->nsid);
-	if (io->op == NVMFR_OP_WRITE_ZEROES) {
+	if (io->op != NVMFR_OP_FLUSH) {
 		le64 lba = to_le64(io->lba);
 
 		memcpy(&sqe->cdw10, &lba, sizeof(lba));
@@ -272,24 +307,35 @@ static void remember_namespace(struct nvmfr_qpair *qp, const struct ns_entry *ns
 static bool fits_one_command(const struct nvmfr_qpair *qp, const struct nvmfr_io *io,
 			     const struct ns_entry *ns)
 {
-	uint64_t max = io->op == NVMFR_OP_WRITE_ZEROES ? qp->limits.zeroes_bytes
-						       : qp->limits.max_xfer_bytes;
+	return io->nblocks <= NVME_RW_MAX_BLOCKS &&
+	       io->nblocks << ns->shift <= op_limit(&qp->limits, io->op);
+}
 
-	return io->nblocks <= NVME_RW_MAX_BLOCKS && io->nblocks << ns->shift <= max;
+/* As one command, if it can be one without help. */
+static bool put_data(struct nvmfr_qpair *qp, const struct nvmfr_io *io, const struct ns_entry *ns)
+{
+	const uint32_t fua = io->flags & NVMFR_IO_FUA ? NVME_RW_FUA : 0;
+	unsigned char *capsule = capsule_at(qp, qp->position);
+	const struct buffer_key *key;
+	uint64_t len;
+
+	if (io->flags & NVMFR_IO_VEC)
+		return put_vec(qp, qp->free_top[-1], capsule, io, fua);
+	if (!fits_one_command(qp, io, ns))
+		return false;
+	key = key_for(qp, io->op, io->lba, io->nblocks, io->buf, io->offset_bytes, &len);
+	if (!key)
+		return false;
+	put_plain(qp, qp->free_top[-1], capsule, io->op, io->lba, (io->nblocks - 1) | fua, io->buf,
+		  key, io->offset_bytes, len, io->user_data, tick_now(qp));
+	return true;
 }
 
 static int submit_data(struct nvmfr_qpair *qp, const struct nvmfr_io *io, const struct ns_entry *ns)
 {
-	const uint32_t position = qp->position, fua = io->flags & NVMFR_IO_FUA ? NVME_RW_FUA : 0;
-	unsigned char *capsule = capsule_at(qp, position);
-	bool filled = false;
+	const uint32_t position = qp->position;
 
-	if (io->flags & NVMFR_IO_VEC)
-		filled = fill_vec(qp, qp->free_top[-1], capsule, io, fua);
-	else if (fits_one_command(qp, io, ns))
-		filled = fill(qp, &qp->free_top[-1], capsule, io->op, io->lba, io->nblocks, io->buf,
-			      io->offset_bytes, io->user_data, fua, qp->tick);
-	if (!filled)
+	if (!put_data(qp, io, ns))
 		return nvmfr__split_submit(qp, io, ns);
 	advance(qp, 1);
 	return post(qp, position, 1);
@@ -316,7 +362,7 @@ int nvmfr__qpair_check(struct nvmfr_qpair *qp, const struct nvmfr_io *io,
 	if (err)
 		return err;
 	remember_namespace(qp, ns);
-	if (io->op == NVMFR_OP_WRITE_ZEROES || (io->flags & NVMFR_IO_VEC))
+	if (!op_has_data(io->op) || (io->flags & NVMFR_IO_VEC))
 		return 0;
 	return check_buffer(qp, io, ns);
 }
@@ -332,11 +378,11 @@ static __attribute__((noinline)) int submit_slow(struct nvmfr_qpair *qp, const s
 		return err;
 	if (io->op == NVMFR_OP_FLUSH)
 		return submit_dataless(qp, io);
-	if (io->op == NVMFR_OP_WRITE_ZEROES && fits_one_command(qp, io, ns))
+	if (io->op == NVMFR_OP_READ || io->op == NVMFR_OP_WRITE)
+		return submit_data(qp, io, ns);
+	if (!op_has_data(io->op) && fits_one_command(qp, io, ns))
 		return submit_dataless(qp, io);
-	if (io->op == NVMFR_OP_WRITE_ZEROES)
-		return nvmfr__split_submit(qp, io, ns);
-	return submit_data(qp, io, ns);
+	return nvmfr__split_submit(qp, io, ns);
 }
 
 /* ---- entry points ---------------------------------------------------------------------------- */
@@ -358,20 +404,27 @@ static int submit_parts(struct nvmfr_qpair *qp, uint32_t op, uint32_t nsid, uint
 }
 
 /* Whether it could be written to the ring at once; posting is the caller's. */
-INLINE bool fill_one(struct nvmfr_qpair *qp, uint32_t op, uint32_t nsid, uint64_t lba,
-		     uint64_t nblocks, struct nvmfr_buffer *buf, uint64_t offset,
-		     uint64_t user_data)
+INLINE bool put_one(struct nvmfr_qpair *qp, uint32_t op, uint32_t nsid, uint64_t lba,
+		    uint64_t nblocks, struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data)
 {
+	const struct buffer_key *key;
+	uint64_t len;
+
 	/* The namespace at hand may be read; nsid 0, none being at hand, has no blocks. */
-	return likely(op == NVMFR_OP_READ ? nsid == qp->nsid
-					  : qp->write_head == SQE_HEAD(op, nsid)) &&
-	       likely(qp->credit != 0) && likely(qp->free_top != qp->free_base) &&
-	       likely_live(qp) &&
-	       likely(fill(qp, &qp->free_top[-1], capsule_at(qp, qp->position), op, lba, nblocks,
-			   buf, offset, user_data, 0, qp->tick));
+	if (unlikely(op == NVMFR_OP_READ ? nsid != qp->nsid
+					 : qp->write_head != SQE_HEAD(op, nsid)) ||
+	    unlikely(qp->credit == 0) || unlikely(qp->free_top == qp->free_base) ||
+	    !likely_live(qp))
+		return false;
+	key = key_for(qp, op, lba, nblocks, buf, offset, &len);
+	if (unlikely(!key))
+		return false;
+	put_plain(qp, qp->free_top[-1], capsule_at(qp, qp->position), op, lba, nblocks - 1, buf, key,
+		  offset, len, user_data, tick_now(qp));
+	return true;
 }
 
-/* Behind fill_one: the rest is the fabric's. */
+/* Behind put_one: the rest is the fabric's. */
 INLINE int post_read(struct nvmfr_qpair *qp)
 {
 	uint32_t position = qp->position;
@@ -400,7 +453,7 @@ static __attribute__((noinline)) int read_slow(struct nvmfr_qpair *qp, uint32_t 
 
 	if (err)
 		return err;
-	if (!fill_one(qp, NVMFR_OP_READ, nsid, lba, nblocks, buf, offset, user_data))
+	if (!put_one(qp, NVMFR_OP_READ, nsid, lba, nblocks, buf, offset, user_data))
 		return submit_parts(qp, NVMFR_OP_READ, nsid, lba, nblocks, buf, offset, user_data);
 	return post_read(qp);
 }
@@ -413,7 +466,7 @@ static __attribute__((noinline)) int write_slow(struct nvmfr_qpair *qp, uint32_t
 
 	if (err)
 		return err;
-	if (!fill_one(qp, NVMFR_OP_WRITE, nsid, lba, nblocks, buf, offset, user_data))
+	if (!put_one(qp, NVMFR_OP_WRITE, nsid, lba, nblocks, buf, offset, user_data))
 		return submit_parts(qp, NVMFR_OP_WRITE, nsid, lba, nblocks, buf, offset, user_data);
 	return post_write(qp);
 }
@@ -421,7 +474,7 @@ static __attribute__((noinline)) int write_slow(struct nvmfr_qpair *qp, uint32_t
 int nvmfr__qpair_read(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks,
 		      struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data)
 {
-	if (unlikely(!fill_one(qp, NVMFR_OP_READ, nsid, lba, nblocks, buf, offset, user_data)))
+	if (unlikely(!put_one(qp, NVMFR_OP_READ, nsid, lba, nblocks, buf, offset, user_data)))
 		return read_slow(qp, nsid, lba, nblocks, buf, offset, user_data);
 	return post_read(qp);
 }
@@ -429,20 +482,27 @@ int nvmfr__qpair_read(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint6
 int nvmfr__qpair_write(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks,
 		       struct nvmfr_buffer *buf, uint64_t offset, uint64_t user_data)
 {
-	if (unlikely(!fill_one(qp, NVMFR_OP_WRITE, nsid, lba, nblocks, buf, offset, user_data)))
+	if (unlikely(!put_one(qp, NVMFR_OP_WRITE, nsid, lba, nblocks, buf, offset, user_data)))
 		return write_slow(qp, nsid, lba, nblocks, buf, offset, user_data);
 	return post_write(qp);
 }
 
-INLINE bool fill_io(struct nvmfr_qpair *qp, struct qslot *const *slot, unsigned char *capsule,
-		    uint32_t op, const struct nvmfr_io *io, const _Atomic uint32_t *tick)
+INLINE bool put_io(struct nvmfr_qpair *qp, struct qslot *const *slot, unsigned char *capsule,
+		   uint32_t op, const struct nvmfr_io *io, const _Atomic uint32_t *tick)
 {
-	return fill(qp, slot, capsule, op, io->lba, io->nblocks, io->buf, io->offset_bytes,
-		    io->user_data, 0, tick);
+	uint64_t len;
+	const struct buffer_key *key =
+		key_for(qp, op, io->lba, io->nblocks, io->buf, io->offset_bytes, &len);
+
+	if (unlikely(!key))
+		return false;
+	put_plain(qp, *slot, capsule, op, io->lba, io->nblocks - 1, io->buf, key, io->offset_bytes,
+		  len, io->user_data, atomic_load_explicit(tick, memory_order_relaxed));
+	return true;
 }
 
 /* Reads and writes of ios, as far as they need no second look: how many were written to the ring. */
-INLINE uint32_t fill_run(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, uint32_t n)
+INLINE uint32_t put_run(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, uint32_t n)
 {
 	unsigned char *capsule = capsule_at(qp, qp->position);
 	const uint64_t plain_read = io_head_of(qp->read_head);
@@ -454,20 +514,20 @@ INLINE uint32_t fill_run(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, uin
 	for (; io < end; io++, capsule += FAB_CAPSULE_BYTES) {
 		slots--;
 		uint64_t head;
-		bool filled;
+		bool put;
 
 		memcpy(&head, io, sizeof(head));
 		if (unlikely(io->reserved1[0] | io->reserved1[1]))
 			break;
 		if (likely(head == plain_read))
-			filled = fill_io(qp, slots, capsule, NVMFR_OP_READ, io, &tick);
+			put = put_io(qp, slots, capsule, NVMFR_OP_READ, io, &tick);
 		else if (head == plain_write)
-			filled = fill_io(qp, slots, capsule, NVMFR_OP_WRITE, io, &tick);
+			put = put_io(qp, slots, capsule, NVMFR_OP_WRITE, io, &tick);
 		else if (head == (plain_read | IO_HEAD_VEC) || head == (plain_write | IO_HEAD_VEC))
-			filled = fill_vec(qp, *slots, capsule, io, 0);
+			put = put_vec(qp, *slots, capsule, io, 0);
 		else
 			break;
-		if (unlikely(!filled))
+		if (unlikely(!put))
 			break;
 	}
 	return (uint32_t)(io - ios);
@@ -483,7 +543,7 @@ int nvmfr__qpair_submit(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, unsi
 		uint32_t first = qp->position, count = 0;
 
 		if (likely(room))
-			count = fill_run(qp, ios + done, nvmfr__min_u32(room, n - done));
+			count = put_run(qp, ios + done, nvmfr__min_u32(room, n - done));
 		if (count) {
 			advance(qp, count);
 			post(qp, first, count);

@@ -17,10 +17,17 @@ enum nvme_cns {
 };
 
 enum nvme_feature {
+	NVME_FEAT_WRITE_CACHE = 0x06,
 	NVME_FEAT_NUM_QUEUES = 0x07,
 	NVME_FEAT_ASYNC_EVENT_CONFIG = 0x0b,
+	NVME_FEAT_TIMESTAMP = 0x0e,
 	NVME_FEAT_KATO = 0x0f,
+	NVME_FEAT_HOST_ID = 0x81,
 };
+
+/* CDW10 of Get and Set Features. */
+enum { NVME_FEATURE_SELECT_SHIFT = 8 };
+#define NVME_FEATURE_SAVE	  (UINT32_C(1) << 31)
 
 /* Asynchronous Event Configuration: critical warnings, then the same bits as Identify OAES. */
 #define NVME_AEC_HEALTH		  UINT32_C(0x1f)

@@ -178,6 +178,9 @@ static void parse_ns_rest(const struct nvme_id_ns *id, struct ns_data *out)
 	out->npda = from_le16(id->npda);
 	out->nows = from_le16(id->nows);
 	out->nvmsetid = from_le16(id->nvmsetid);
+	out->mssrl = from_le16(id->mssrl);
+	out->mcl = from_le32(id->mcl);
+	out->msrc = id->msrc;
 	out->anagrpid = from_le32(id->anagrpid);
 	memcpy(out->nguid, id->nguid, sizeof(out->nguid));
 	memcpy(out->eui64, id->eui64, sizeof(out->eui64));

@@ -198,6 +198,9 @@ _Static_assert(offsetof(struct nvme_id_ns, dps) == 29, "DPS");
 _Static_assert(offsetof(struct nvme_id_ns, dlfeat) == 33, "DLFEAT");
 _Static_assert(offsetof(struct nvme_id_ns, noiob) == 46, "NOIOB");
 _Static_assert(offsetof(struct nvme_id_ns, npwg) == 64, "NPWG");
+_Static_assert(offsetof(struct nvme_id_ns, mssrl) == 74, "MSSRL");
+_Static_assert(offsetof(struct nvme_id_ns, mcl) == 76, "MCL");
+_Static_assert(offsetof(struct nvme_id_ns, msrc) == 80, "MSRC");
 _Static_assert(offsetof(struct nvme_id_ns, nulbaf) == 82, "NULBAF");
 _Static_assert(offsetof(struct nvme_id_ns, anagrpid) == 92, "ANAGRPID");
 _Static_assert(offsetof(struct nvme_id_ns, nsattr) == 99, "NSATTR");
@@ -257,13 +260,19 @@ enum nvme_ctratt {
 	NVME_CTRATT_TBKAS = 1 << 6,
 };
 
-enum nvme_lpa { NVME_LPA_EXTENDED = 1 << 2 }; /* Get Log Page knows offset and 32-bit length */
+enum nvme_lpa {
+	NVME_LPA_SMART_NS = 1 << 0, /* SMART of a namespace */
+	NVME_LPA_EFFECTS = 1 << 1,
+	NVME_LPA_EXTENDED = 1 << 2, /* Get Log Page knows offset and 32-bit length */
+};
 
 enum nvme_oncs {
 	NVME_ONCS_COMPARE = 1 << 0,
 	NVME_ONCS_WRITE_UNCORRECTABLE = 1 << 1,
 	NVME_ONCS_DSM = 1 << 2,
 	NVME_ONCS_WRITE_ZEROES = 1 << 3,
+	NVME_ONCS_SAVE = 1 << 4, /* Save and Select of features */
+	NVME_ONCS_TIMESTAMP = 1 << 6,
 	NVME_ONCS_VERIFY = 1 << 7,
 	NVME_ONCS_COPY = 1 << 8,
 };
@@ -277,6 +286,8 @@ enum nvme_sgls {
 };
 
 enum nvme_ofcs { NVME_OFCS_DISCONNECT = 1 << 0 };
+
+enum nvme_dlfeat { NVME_DLFEAT_ZEROES = 1 }; /* bits 2:0: deallocated blocks read as zero */
 
 enum nvme_nmic { NVME_NMIC_SHARED = 1 << 0 };
 
@@ -364,6 +375,9 @@ struct ns_data {
 	uint16_t npda;
 	uint16_t nows;
 	uint16_t nvmsetid;
+	uint16_t mssrl; /* Copy: blocks of a source range; 0: not told */
+	uint32_t mcl; /* and of all; 0: not told */
+	uint8_t msrc; /* 0's based */
 	uint32_t anagrpid;
 	uint8_t nguid[16];
 	uint8_t eui64[8];

@@ -3,7 +3,48 @@
 
 #include <string.h>
 
+#include <nvmfr/cmd.h>
+
 #define RAE (UINT32_C(1) << 15)
+
+static void take_count(uint64_t out[2], const le64 in[2])
+{
+	out[0] = from_le64(in[0]);
+	out[1] = from_le64(in[1]);
+}
+
+void nvme_parse_smart(const void *page, struct nvmfr_smart *out)
+{
+	struct nvme_smart_log log;
+
+	memcpy(&log, page, sizeof(log));
+	*out = (struct nvmfr_smart){
+		.critical_warning = log.critical_warning,
+		.spare_percent = log.spare,
+		.spare_threshold_percent = log.spare_threshold,
+		.used_percent = log.used,
+		.endurance_warning = log.endurance_warning,
+		.temperature_kelvin = from_le16(log.temperature),
+		.warning_minutes = from_le32(log.warning_minutes),
+		.critical_minutes = from_le32(log.critical_minutes),
+	};
+	for (unsigned int i = 0; i < 8; i++)
+		out->sensor_kelvin[i] = from_le16(log.sensors[i]);
+	for (unsigned int i = 0; i < 2; i++) {
+		out->thermal_transitions[i] = from_le32(log.thermal_transitions[i]);
+		out->thermal_seconds[i] = from_le32(log.thermal_seconds[i]);
+	}
+	take_count(out->data_units_read, log.data_units_read);
+	take_count(out->data_units_written, log.data_units_written);
+	take_count(out->host_reads, log.host_reads);
+	take_count(out->host_writes, log.host_writes);
+	take_count(out->busy_minutes, log.busy_minutes);
+	take_count(out->power_cycles, log.power_cycles);
+	take_count(out->power_on_hours, log.power_on_hours);
+	take_count(out->unsafe_shutdowns, log.unsafe_shutdowns);
+	take_count(out->media_errors, log.media_errors);
+	take_count(out->error_log_entries, log.error_log_entries);
+}
 
 struct aer_result nvme_parse_aer(uint64_t result)
 {

@@ -3,6 +3,7 @@
 #define NVMFR_WIRE_LOGPAGE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "wire/sqe.h"
@@ -12,6 +13,7 @@ enum nvme_lid {
 	NVME_LID_SMART = 0x02,
 	NVME_LID_FIRMWARE = 0x03,
 	NVME_LID_CHANGED_NS = 0x04,
+	NVME_LID_EFFECTS = 0x05,
 	NVME_LID_ANA = 0x0c,
 	NVME_LID_DISCOVERY = 0x70,
 };
@@ -47,6 +49,52 @@ enum nvme_aer_notice {
 	NVME_NOTICE_TELEMETRY = 0x02,
 	NVME_NOTICE_ANA_CHANGE = 0x03,
 	NVME_NOTICE_DISCOVERY_CHANGE = 0xf0,
+};
+
+/* SMART / Health Information. Counts of 16 bytes. */
+struct nvme_smart_log {
+	uint8_t critical_warning;
+	le16 temperature; /* kelvin */
+	uint8_t spare;
+	uint8_t spare_threshold;
+	uint8_t used;
+	uint8_t endurance_warning;
+	uint8_t rsvd7[25];
+	le64 data_units_read[2];
+	le64 data_units_written[2];
+	le64 host_reads[2];
+	le64 host_writes[2];
+	le64 busy_minutes[2];
+	le64 power_cycles[2];
+	le64 power_on_hours[2];
+	le64 unsafe_shutdowns[2];
+	le64 media_errors[2];
+	le64 error_log_entries[2];
+	le32 warning_minutes;
+	le32 critical_minutes;
+	le16 sensors[8];
+	le32 thermal_transitions[2];
+	le32 thermal_seconds[2];
+	uint8_t rsvd232[280];
+};
+
+_Static_assert(sizeof(struct nvme_smart_log) == NVME_SMART_LOG_BYTES, "SMART log");
+_Static_assert(offsetof(struct nvme_smart_log, temperature) == 1, "composite temperature");
+_Static_assert(offsetof(struct nvme_smart_log, data_units_read) == 32, "data units read");
+_Static_assert(offsetof(struct nvme_smart_log, error_log_entries) == 176, "error log entries");
+_Static_assert(offsetof(struct nvme_smart_log, warning_minutes) == 192, "warning temperature time");
+_Static_assert(offsetof(struct nvme_smart_log, sensors) == 200, "temperature sensors");
+_Static_assert(offsetof(struct nvme_smart_log, thermal_seconds) == 224, "total time");
+
+struct nvmfr_smart;
+void nvme_parse_smart(const void *page, struct nvmfr_smart *out); /* all but its size */
+
+/* Commands Supported and Effects: a dword an admin opcode, then one an I/O opcode. */
+enum nvme_effects {
+	NVME_EFFECTS_BYTES = 4096,
+	NVME_EFFECTS_IO = 1024, /* where those of I/O commands begin */
+	NVME_EFFECT_SUPPORTED = 1 << 0,
+	NVME_EFFECT_CONTENT = 1 << 1, /* it changes logical blocks */
 };
 
 struct aer_result {

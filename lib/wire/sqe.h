@@ -21,8 +21,25 @@ enum nvme_io_opcode {
 	NVME_IO_COPY = 0x19,
 };
 
+/* Bits 1:0 of an opcode. */
+enum nvme_transfer {
+	NVME_TRANSFER_NONE = 0,
+	NVME_TRANSFER_TO_CTRL = 1,
+	NVME_TRANSFER_FROM_CTRL = 2,
+	NVME_TRANSFER_BOTH = 3,
+};
+
+static inline enum nvme_transfer nvme_opcode_transfer(uint8_t opcode)
+{
+	return (enum nvme_transfer)(opcode & 3);
+}
+
 enum nvme_admin_opcode {
+	NVME_ADMIN_DELETE_SQ = 0x00,
+	NVME_ADMIN_CREATE_SQ = 0x01,
 	NVME_ADMIN_GET_LOG_PAGE = 0x02,
+	NVME_ADMIN_DELETE_CQ = 0x04,
+	NVME_ADMIN_CREATE_CQ = 0x05,
 	NVME_ADMIN_IDENTIFY = 0x06,
 	NVME_ADMIN_ABORT = 0x08,
 	NVME_ADMIN_SET_FEATURES = 0x09,

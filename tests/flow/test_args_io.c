@@ -52,16 +52,18 @@ Test(args, queue_flags)
 {
 	struct nvmfr_qpair_opts opts = flow_qpair_opts(8);
 
-	opts.flags = 1;
+	opts.flags = 0x100;
 	queue_refused(&opts, "flags");
 }
 
-Test(args, queue_reserved)
+Test(args, queue_retry)
 {
 	struct nvmfr_qpair_opts opts = flow_qpair_opts(8);
 
-	opts.reserved = 1;
-	queue_refused(&opts, "reserved");
+	opts.retry = NVMFR_RETRY_ALL + 1;
+	queue_refused(&opts, "retry 3");
+	opts.retry = NVMFR_RETRY_READS;
+	queue_refused(&opts, "ctrl_loss_timeout_ms");
 }
 
 Test(args, queue_nulls)

@@ -10,6 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <nvmfr/cmd.h>
+
 enum {
 	BLOCK = 512,
 	READS = 16,
@@ -68,6 +70,8 @@ static int in_child(struct scene *s, int (*check)(struct scene *s))
 static int queue_pair_is_dead(struct scene *s)
 {
 	struct nvmfr_qpair_info info = { .size = sizeof(info) };
+	struct nvmfr_cmd cmd = { .opcode = OPC_FLUSH, .nsid = 1 };
+	const struct nvmfr_range range = { 0, 1 };
 	struct nvmfr_qpair *qp = s->f.qp;
 	struct nvmfr_completion done;
 	struct nvmfr_io io = flow_io(&s->f, NVMFR_OP_READ, 0, 1, s->buf, 0);
@@ -78,6 +82,9 @@ static int queue_pair_is_dead(struct scene *s)
 		nvmfr_read(qp, s->f.nsid, 0, 1, s->buf, 0, 0),
 		nvmfr_write(qp, s->f.nsid, 0, 1, s->buf, 0, 0),
 		nvmfr_submit(qp, &io, 1),
+		nvmfr_submit_cmd(qp, &cmd, NULL, 0, 0, 0),
+		nvmfr_deallocate(qp, s->f.nsid, &range, 1, s->buf, 0, 0),
+		nvmfr_copy(qp, s->f.nsid, 1, &range, 1, s->buf, 0, 0),
 		nvmfr_pread(qp, s->f.nsid, 1, s->buf, 0, 1, 0),
 		nvmfr_qpair_wait(qp, 0),
 		nvmfr_qpair_info(qp, &info),
@@ -95,7 +102,9 @@ static int controller_is_dead(struct scene *s)
 {
 	struct nvmfr_ctrl_info info = { .size = sizeof(info) };
 	struct nvmfr_ns_info ns = { .size = sizeof(ns) };
+	struct nvmfr_cmd cmd = { .opcode = 0x0a, .cdw10 = 0x0f }; /* Get Features, Keep Alive Timer */
 	struct nvmfr_ctrl *ctrl = s->f.ctrl, *other;
+	unsigned char page[64];
 	struct nvmfr_qpair *qp;
 	const int answers[] = {
 		nvmfr_ctrl_wait(ctrl, 0),
@@ -105,6 +114,9 @@ static int controller_is_dead(struct scene *s)
 		nvmfr_ns_info(ctrl, 1, &ns),
 		nvmfr_qpair_create(ctrl, NULL, &qp),
 		nvmfr_connect(s->f.host, &s->f.opts, &other),
+		nvmfr_admin(ctrl, &cmd, NULL, 0, NULL, NULL),
+		nvmfr_get_log(ctrl, NVMFR_LOG_PAGE_ERROR, 0, 0, 0, page, sizeof(page)),
+		nvmfr_get_feature(ctrl, 0x0f, 0, 0, 0, NULL, 0, NULL),
 	};
 
 	for (int i = 0; i < (int)ARRAY_SIZE(answers); i++)

@@ -5,6 +5,7 @@
  *
  * Prints the table, which other languages' mirrors of these structs are compared with.
  */
+#include <nvmfr/cmd.h>
 #include <nvmfr/nvmfr.h>
 #include <nvmfr/soft.h>
 
@@ -39,6 +40,7 @@
 	FIELD(nvmfr_ctrl_opts, rnr_retry_count, 67)						\
 	FIELD(nvmfr_ctrl_opts, ctrl_loss_timeout_ms, 68)					\
 	FIELD(nvmfr_ctrl_opts, reconnect_delay_ms, 72)						\
+	FIELD(nvmfr_ctrl_opts, fast_io_fail_ms, 76)						\
 												\
 	SIZE(nvmfr_ctrl_info, 408)								\
 	FIELD(nvmfr_ctrl_info, size, 0)								\
@@ -84,7 +86,7 @@
 	FIELD(nvmfr_qpair_opts, io_timeout_ms, 12)						\
 	FIELD(nvmfr_qpair_opts, qpair_data, 16)							\
 	FIELD(nvmfr_qpair_opts, flags, 24)							\
-	FIELD(nvmfr_qpair_opts, reserved, 28)							\
+	FIELD(nvmfr_qpair_opts, retry, 28)							\
 	FIELD(nvmfr_qpair_opts, group, 32)							\
 												\
 	SIZE(nvmfr_group_opts, 16)								\
@@ -163,6 +165,91 @@
 	FIELD(nvmfr_discovery_info, logs, 28)							\
 	FIELD(nvmfr_discovery_info, skipped, 32)						\
 	FIELD(nvmfr_discovery_info, unreached, 36)						\
+												\
+	SIZE(nvmfr_qpair_stats, 80)								\
+	FIELD(nvmfr_qpair_stats, size, 0)							\
+	FIELD(nvmfr_qpair_stats, commands, 8)							\
+	FIELD(nvmfr_qpair_stats, refused, 16)							\
+	FIELD(nvmfr_qpair_stats, aborted, 24)							\
+	FIELD(nvmfr_qpair_stats, timed_out, 32)							\
+	FIELD(nvmfr_qpair_stats, reads, 40)							\
+	FIELD(nvmfr_qpair_stats, writes, 48)							\
+	FIELD(nvmfr_qpair_stats, others, 56)							\
+	FIELD(nvmfr_qpair_stats, read_bytes, 64)						\
+	FIELD(nvmfr_qpair_stats, write_bytes, 72)						\
+												\
+	SIZE(nvmfr_latency, 5032)								\
+	FIELD(nvmfr_latency, size, 0)								\
+	FIELD(nvmfr_latency, count, 8)								\
+	FIELD(nvmfr_latency, sum_ns, 16)							\
+	FIELD(nvmfr_latency, min_ns, 24)							\
+	FIELD(nvmfr_latency, max_ns, 32)							\
+	FIELD(nvmfr_latency, buckets, 40)							\
+												\
+	SIZE(nvmfr_ctrl_stats, 64)								\
+	FIELD(nvmfr_ctrl_stats, size, 0)							\
+	FIELD(nvmfr_ctrl_stats, admin_commands, 8)						\
+	FIELD(nvmfr_ctrl_stats, keep_alives, 16)						\
+	FIELD(nvmfr_ctrl_stats, aer_events, 24)							\
+	FIELD(nvmfr_ctrl_stats, aborts, 32)							\
+	FIELD(nvmfr_ctrl_stats, losses, 40)							\
+	FIELD(nvmfr_ctrl_stats, attempts, 48)							\
+	FIELD(nvmfr_ctrl_stats, recoveries, 56)							\
+												\
+	SIZE(nvmfr_loss, 296)									\
+	FIELD(nvmfr_loss, size, 0)								\
+	FIELD(nvmfr_loss, ago_ms, 8)								\
+	FIELD(nvmfr_loss, duration_ms, 16)							\
+	FIELD(nvmfr_loss, attempts, 24)								\
+	FIELD(nvmfr_loss, state, 28)								\
+	FIELD(nvmfr_loss, err, 32)								\
+	FIELD(nvmfr_loss, reserved, 36)								\
+	FIELD(nvmfr_loss, cause, 40)								\
+												\
+	SIZE(nvmfr_cmd, 64)									\
+	FIELD(nvmfr_cmd, opcode, 0)								\
+	FIELD(nvmfr_cmd, reserved0, 1)								\
+	FIELD(nvmfr_cmd, nsid, 4)								\
+	FIELD(nvmfr_cmd, cdw2, 8)								\
+	FIELD(nvmfr_cmd, cdw3, 12)								\
+	FIELD(nvmfr_cmd, cdw10, 16)								\
+	FIELD(nvmfr_cmd, cdw11, 20)								\
+	FIELD(nvmfr_cmd, cdw12, 24)								\
+	FIELD(nvmfr_cmd, cdw13, 28)								\
+	FIELD(nvmfr_cmd, cdw14, 32)								\
+	FIELD(nvmfr_cmd, cdw15, 36)								\
+	FIELD(nvmfr_cmd, timeout_ms, 40)							\
+	FIELD(nvmfr_cmd, reserved1, 44)								\
+	FIELD(nvmfr_cmd, reserved2, 48)								\
+												\
+	SIZE(nvmfr_range, 16)									\
+	FIELD(nvmfr_range, lba, 0)								\
+	FIELD(nvmfr_range, nblocks, 8)								\
+												\
+	SIZE(nvmfr_smart, 216)									\
+	FIELD(nvmfr_smart, size, 0)								\
+	FIELD(nvmfr_smart, critical_warning, 8)							\
+	FIELD(nvmfr_smart, spare_percent, 9)							\
+	FIELD(nvmfr_smart, spare_threshold_percent, 10)						\
+	FIELD(nvmfr_smart, used_percent, 11)							\
+	FIELD(nvmfr_smart, endurance_warning, 12)						\
+	FIELD(nvmfr_smart, reserved, 13)							\
+	FIELD(nvmfr_smart, temperature_kelvin, 14)						\
+	FIELD(nvmfr_smart, sensor_kelvin, 16)							\
+	FIELD(nvmfr_smart, data_units_read, 32)							\
+	FIELD(nvmfr_smart, data_units_written, 48)						\
+	FIELD(nvmfr_smart, host_reads, 64)							\
+	FIELD(nvmfr_smart, host_writes, 80)							\
+	FIELD(nvmfr_smart, busy_minutes, 96)							\
+	FIELD(nvmfr_smart, power_cycles, 112)							\
+	FIELD(nvmfr_smart, power_on_hours, 128)							\
+	FIELD(nvmfr_smart, unsafe_shutdowns, 144)						\
+	FIELD(nvmfr_smart, media_errors, 160)							\
+	FIELD(nvmfr_smart, error_log_entries, 176)						\
+	FIELD(nvmfr_smart, warning_minutes, 192)						\
+	FIELD(nvmfr_smart, critical_minutes, 196)						\
+	FIELD(nvmfr_smart, thermal_transitions, 200)						\
+	FIELD(nvmfr_smart, thermal_seconds, 208)						\
 												\
 	SIZE(nvmfr_mpath_opts, 24)								\
 	FIELD(nvmfr_mpath_opts, size, 0)							\

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""library.py symbols|needed|size LIBRARY [MAP HEADER...]: what the built shared library shows."""
+"""library.py symbols|needed|size|probes LIBRARY [MAP HEADER...|NAME...]: what the built shared library shows."""
 import os
 import re
 import subprocess
@@ -70,8 +70,16 @@ def size(library):
     return ["too big"] if found >= MAX_STRIPPED_BYTES else []
 
 
+def probes(library, *wanted):
+    """Static probes of provider nvmfr: these, and without names none at all."""
+    text = output("readelf", "-nW", library)
+    found = set(re.findall(r"Provider: nvmfr\s+Name: (\w+)", text))
+    print(f"{len(found)} probes")
+    return differ("the list", set(wanted), "the library", found)
+
+
 def main():
-    checks = {"symbols": symbols, "needed": needed, "size": size}
+    checks = {"symbols": symbols, "needed": needed, "size": size, "probes": probes}
     if len(sys.argv) < 3 or sys.argv[1] not in checks:
         sys.exit(__doc__)
     problems = checks[sys.argv[1]](*sys.argv[2:])

@@ -15,7 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <nvmfr/nvmfr.h>
+#include <nvmfr/cmd.h>
 
 #define SUBNQN "nqn.2026-01.null:nullnic"
 #define URI    "nvmf+rdma://127.0.0.1/" SUBNQN
@@ -707,6 +707,59 @@ Test(check, access_is_kept)
 	must(nvmfr_read(rig.qp, 1, 0, 1, target, 0, 0), "read");
 	collect(&rig, 1);
 	must(nvmfr_buffer_release(target), "release");
+	rig_down(&rig);
+}
+
+/* Admin commands with data either way, of any length and from any memory; the last one is refused. */
+Test(check, admin_commands)
+{
+	struct nvmfr_cmd set = { .opcode = 0x09, .cdw10 = 0x16 }; /* Host Behavior Support: 512 bytes */
+	unsigned char *data = malloc(70000);
+	struct nvmfr_smart smart = { .size = sizeof(smart) };
+	struct rig rig = { 0 };
+	uint16_t status = 0;
+
+	cr_assert_not_null(data);
+	rig_up(&rig, 8, 1024 * BLOCK);
+	for (unsigned int turn = 0; turn < 100; turn++) {
+		must(nvmfr_identify(rig.ctrl, 1, 0, 0, 0, data + 1), "identify");
+		cr_expect_eq(memcmp(data + 1 + 24, "nullnic", 7), 0);
+		must(nvmfr_admin(rig.ctrl, &set, data, 512, NULL, NULL), "set feature");
+		must(nvmfr_get_log(rig.ctrl, 1, UINT32_MAX, 0, 0, data, 64 * (turn + 1)), "log");
+	}
+	must(nvmfr_get_log(rig.ctrl, 1, UINT32_MAX, 0, 0, data, 70000), "long log");
+	must(nvmfr_read_smart(rig.ctrl, UINT32_MAX, &smart), "health");
+	set.opcode = 0xc1;
+	cr_expect_eq(nvmfr_admin(rig.ctrl, &set, data, 512, NULL, &status), -EREMOTEIO);
+	cr_expect_eq(status & 0x7ff, 0x001);
+	rig_down(&rig);
+	free(data);
+}
+
+/* I/O commands as given, words set that reads leave alone, between reads by the hundred; deallocate. */
+Test(check, io_commands)
+{
+	const struct nvmfr_range ranges[] = { { 900, 3 }, { 1000, 1 } };
+	struct nvmfr_cmd read = { .opcode = 0x02, .nsid = 1, .cdw10 = 7, .cdw14 = UINT32_MAX };
+	struct nvmfr_buffer *list;
+	struct rig rig = { 0 };
+
+	rig_up(&rig, 8, 1024 * BLOCK);
+	must(nvmfr_buffer_alloc(rig.host, 4096, -1, &list), "alloc");
+	fill(rig.mem, 7, 1, 0);
+	must(nvmfr_write(rig.qp, 1, 7, 1, rig.buf, 0, 0), "write");
+	collect(&rig, 1);
+	for (unsigned int turn = 0; turn < 300; turn++) {
+		memset(rig.mem, 0, BLOCK);
+		must(nvmfr_submit_cmd(rig.qp, &read, rig.buf, 0, BLOCK, 0), "as given");
+		collect(&rig, 1);
+		cr_expect_eq(differs_at(rig.mem, 7, 1, 0), WORDS);
+		must(read_block(&rig, 3, 0), "read");
+		collect(&rig, 1);
+	}
+	must(nvmfr_deallocate(rig.qp, 1, ranges, 2, list, 4, 0), "deallocate");
+	collect(&rig, 1);
+	must(nvmfr_buffer_release(list), "release");
 	rig_down(&rig);
 }
 

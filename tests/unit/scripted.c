@@ -104,16 +104,17 @@ static void note_outstanding(struct scripted *s, uint16_t cid)
 		       s->recv_posted);
 }
 
-static void take(struct scripted *s, uint32_t position)
+static void take(struct scripted *s, uint32_t position, bool told)
 {
 	struct scripted_cmd *cmd = &s->cmds[s->sent & (s->keep - 1)];
 
 	memcpy(cmd->capsule, s->ep.capsules + (size_t)position * FAB_CAPSULE_BYTES,
 	       FAB_CAPSULE_BYTES);
-	cmd->tail = s->carries[position];
-	s->carries[position].bytes = 0;
-	if (!cmd->tail.bytes)
-		cmd->tail = (struct fab_carry){ 0 };
+	cmd->told = told;
+	cmd->tail = (struct fab_carry){ 0 };
+	if (s->sends[position].pieces == 2)
+		cmd->tail = s->sends[position].carry;
+	s->sends[position].pieces = 1;
 	cmd->is_list = cmd->tail.bytes && is_list(s, &cmd->tail);
 	cmd->is_data = cmd->tail.bytes && !cmd->is_list;
 	memset(cmd->list, 0, sizeof(cmd->list));
@@ -125,11 +126,24 @@ static void take(struct scripted *s, uint32_t position)
 	s->sent++;
 }
 
+/* The newest that carries data, and no other, is to be told. */
+static void check_told(const struct scripted *s, uint32_t first, uint32_t n, uint32_t told)
+{
+	uint32_t newest = FAB_NO_POSITION;
+
+	for (uint32_t i = first; i < first + n && i < s->ep.send_positions; i++)
+		if (s->sends[i].pieces == 2 && !is_list(s, &s->sends[i].carry))
+			newest = i;
+	if (newest != told)
+		breach("position %u is to be told, %u is the newest that carries data", told, newest);
+}
+
 /* 0 also where it fails: a poll tells. */
-static int post_carrying(struct fab_ep *ep, uint32_t first, uint32_t n)
+static int post_carrying(struct fab_ep *ep, uint32_t first, uint32_t n, uint32_t told)
 {
 	struct scripted *s = of(ep);
 
+	check_told(s, first, n, told);
 	check_running(s, "post_send");
 	s->doorbells++;
 	if (n == 0 || first != position_of(s, s->posted) || n > ep->send_positions - first)
@@ -140,7 +154,7 @@ static int post_carrying(struct fab_ep *ep, uint32_t first, uint32_t n)
 	s->posted += n;
 	for (; n && s->send_room; n--, first++) {
 		s->send_room -= s->send_room != SCRIPTED_NEVER;
-		take(s, first);
+		take(s, first, first == told);
 	}
 	if (n && !s->bad) {
 		snprintf(ep->error, sizeof(ep->error), "scripted: position %u did not go out",
@@ -153,9 +167,9 @@ static int post_carrying(struct fab_ep *ep, uint32_t first, uint32_t n)
 static int post_send(struct fab_ep *ep, uint32_t first, uint32_t n)
 {
 	for (uint32_t i = first; i < first + n && i < ep->send_positions; i++)
-		if (of(ep)->carries[i].bytes)
+		if (of(ep)->sends[i].pieces == 2)
 			breach("position %u carries something, and was posted as if not", i);
-	return post_carrying(ep, first, n);
+	return post_carrying(ep, first, n, FAB_NO_POSITION);
 }
 
 /* Up to its SEND's end a capsule and its descriptors are the NIC's to read. */
@@ -187,7 +201,7 @@ void scripted_sends_signaled(struct scripted *s)
 
 	for (uint32_t seq = s->done; seq != s->sent; seq++)
 		if (position_of(s, seq) % FAB_SIGNAL_EVERY == FAB_SIGNAL_EVERY - 1 ||
-		    s->cmds[seq & (s->keep - 1)].tail.bytes)
+		    s->cmds[seq & (s->keep - 1)].told)
 			newest = seq + 1;
 	scripted_sends_done(s, newest - s->done);
 }
@@ -399,13 +413,12 @@ static void make_rings(struct scripted *s, uint32_t max_descriptors)
 	ep->responses = malloc((size_t)ep->recv_positions * FAB_RESPONSE_BYTES);
 	ep->tails = ep->tail_bytes ? calloc(FAB_TAILS, ep->tail_bytes) : NULL;
 	ep->tails_lkey = SCRIPTED_LKEY - 1;
-	s->carries = calloc(ep->send_positions, sizeof(*s->carries));
-	ep->carries = (unsigned char *)s->carries;
-	ep->carry_stride = sizeof(*s->carries);
+	s->sends = calloc(ep->send_positions, sizeof(*s->sends));
+	ep->sends = (unsigned char *)s->sends;
 	for (s->keep = 64; s->keep < 2 * ep->send_positions;)
 		s->keep *= 2;
 	s->cmds = calloc(s->keep, sizeof(*s->cmds));
-	if (!ep->capsules || !ep->responses || !s->carries || !s->cmds ||
+	if (!ep->capsules || !ep->responses || !s->sends || !s->cmds ||
 	    (ep->tail_bytes && !ep->tails))
 		breach("no memory");
 	memset(ep->responses, 0xee, (size_t)ep->recv_positions * FAB_RESPONSE_BYTES);
@@ -441,7 +454,7 @@ void scripted_free(struct scripted *s)
 	free(s->ep.capsules);
 	free(s->ep.tails);
 	free(s->ep.responses);
-	free(s->carries);
+	free(s->sends);
 	free(s->cmds);
 	close(s->fd);
 	free(s);
@@ -452,7 +465,12 @@ void scripted_free(struct scripted *s)
 struct ns_table *rig_namespaces(void)
 {
 	static const struct ns_entry entries[] = {
-		{ .nsid = RIG_NS, .shift = 9, .blocks = RIG_NS_BLOCKS },
+		{ .nsid = RIG_NS,
+		  .shift = 9,
+		  .blocks = RIG_NS_BLOCKS,
+		  .copy_ranges = 4,
+		  .copy_range_blocks = 1000,
+		  .copy_blocks = 2500 },
 		{ .nsid = RIG_NS_4K, .shift = 12, .blocks = RIG_NS_BLOCKS },
 		{ .nsid = RIG_NS_READ_ONLY,
 		  .shift = 9,
@@ -493,7 +511,15 @@ static struct queue_limits limits_of(const struct rig_opts *opts)
 		.zeroes_bytes = opts->zeroes_bytes ? opts->zeroes_bytes : UINT64_MAX,
 		.icd_bytes = opts->icd_bytes,
 		.max_descriptors = opts->max_descriptors ? opts->max_descriptors : 1,
+		.verify_bytes = opts->verify_bytes ? opts->verify_bytes : UINT64_MAX,
+		.dsm_blocks = opts->dsm_blocks ? opts->dsm_blocks : UINT64_MAX,
+		.dsm_range_blocks = opts->dsm_range_blocks ? opts->dsm_range_blocks : UINT32_MAX,
+		.dsm_ranges = opts->dsm_ranges ? opts->dsm_ranges : 256,
 		.write_zeroes = !opts->no_write_zeroes,
+		.compare = !opts->no_optional,
+		.verify = !opts->no_optional,
+		.dsm = !opts->no_optional,
+		.copy = !opts->no_optional,
 	};
 }
 

@@ -35,6 +35,7 @@ struct scripted_cmd {
 	unsigned char list[FAB_MAX_DESCRIPTORS * 16]; /* its descriptors, where it has a list */
 	struct fab_carry tail; /* all zero: it carries nothing */
 	bool is_list, is_data; /* which of them it carries */
+	bool told; /* signaled beside its turn */
 };
 
 struct scripted_mr {
@@ -54,7 +55,7 @@ struct scripted {
 	uint32_t posted, sent; /* commands posted, and those that went out, ever */
 	uint32_t doorbells; /* calls of post_send */
 	uint32_t recv_posts; /* calls of post_recv */
-	struct fab_carry *carries; /* by position, written and not posted yet */
+	struct fab_send *sends; /* by position; what it carries is written and not posted yet */
 	uint16_t out[SCRIPTED_SLOTS]; /* CIDs outstanding at the peer */
 	uint16_t at[SCRIPTED_CIDS]; /* by CID: its place in out, from 1 on; 0: not outstanding */
 	uint32_t cmd_of[SCRIPTED_SLOTS]; /* by the CID's low 12 bits: which command it was last */
@@ -125,7 +126,12 @@ struct rig_opts {
 	uint32_t max_descriptors; /* 1 */
 	uint32_t timeout_ticks; /* 0: never */
 	uint64_t max_mr_bytes; /* no limit */
+	uint64_t verify_bytes; /* UINT64_MAX */
+	uint64_t dsm_blocks; /* UINT64_MAX */
+	uint32_t dsm_range_blocks; /* UINT32_MAX */
+	uint32_t dsm_ranges; /* 256 */
 	bool no_write_zeroes;
+	bool no_optional; /* Compare, Verify, Dataset Management, Copy */
 };
 
 enum { RIG_NS = 1, RIG_NS_4K = 2, RIG_NS_READ_ONLY = 3, RIG_NS_REFUSED = 5, RIG_NS_SMALL = 7 };

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "base/err.h"
+#include "carry.h"
 #include "fabric/soft.h"
 #include "wire/admin.h"
 #include "wire/cm.h"
@@ -89,8 +90,7 @@ static inline uint32_t rig_post(struct queue *q, struct nvme_sqe *sqe, const str
 	sqe->cid = to_le16(q->cid++);
 	memcpy(q->ep->capsules + (size_t)position * FAB_CAPSULE_BYTES, sqe, sizeof(*sqe));
 	if (carry)
-		memcpy(q->ep->carries + (size_t)position * q->ep->carry_stride, carry,
-		       sizeof(*carry));
+		put_carry(q->ep, position, carry);
 	cr_assert_eq(ops->post_send(q->ep, position, 1), 0, "post: %s", q->ep->error);
 	q->send_position = position + 1 == q->ep->send_positions ? 0 : position + 1;
 	return position;

@@ -25,6 +25,8 @@ struct capsule_case {
 #define NO_DATA	 [39] = 0x40
 
 /* clang-format off */
+enum { ZEROES_FUA = 10 }; /* the last of them */
+
 static const struct capsule_case capsules[] = {
 	{ "read of one block",
 	  { .op = NVMFR_OP_READ, .nsid = 1, .nblocks = 1 },
@@ -52,6 +54,13 @@ static const struct capsule_case capsules[] = {
 	{ "write zeroes of 65,536 blocks (NLB is 0's based)",
 	  { .op = NVMFR_OP_WRITE_ZEROES, .nsid = 1, .lba = 0x010203040506, .nblocks = 65536 },
 	  { 0x08, 0x40, CID_1000, 1, NO_DATA, [40] = 6, 5, 4, 3, 2, 1, [48] = 0xff, 0xff } },
+	{ "compare of two blocks",
+	  { .op = NVMFR_OP_COMPARE, .nsid = 1, .lba = 0x0102, .nblocks = 2 },
+	  { 0x05, 0x40, CID_1000, 1, RIG_AT, [32] = 0x00, 0x04, 0x00, KEYED,
+	    [40] = 2, 1, [48] = 1 } },
+	{ "verify of 65,536 blocks",
+	  { .op = NVMFR_OP_VERIFY, .nsid = 1, .lba = 0x010203040506, .nblocks = 65536 },
+	  { 0x0c, 0x40, CID_1000, 1, NO_DATA, [40] = 6, 5, 4, 3, 2, 1, [48] = 0xff, 0xff } },
 	{ "write zeroes with FUA",
 	  { .op = NVMFR_OP_WRITE_ZEROES, .flags = NVMFR_IO_FUA, .nsid = 1, .nblocks = 1 },
 	  { 0x08, 0x40, CID_1000, 1, NO_DATA, [51] = 0x40 } },
@@ -65,7 +74,7 @@ Test(queue_capsule, bytes)
 		struct rig rig;
 
 		rig_up(&rig, NULL);
-		if (io.op == NVMFR_OP_READ || io.op == NVMFR_OP_WRITE)
+		if (io.op & 3)
 			io.buf = &rig.buf;
 		cr_assert_eq(nvmfr__qpair_submit(rig.qp, &io, 1), 1, "%s: %s", capsules[i].name,
 			     nvmfr__err_get());
@@ -89,7 +98,7 @@ Test(queue_capsule, nothing_is_left_from_the_lap_before)
 	rig_up(&rig, NULL);
 	cr_assert_eq(rig.s->ep.send_positions, lap);
 	for (uint32_t i = 0; i < 4 * lap; i++) {
-		struct nvmfr_io io = capsules[i / lap % 2 ? 0 : 8].io;
+		struct nvmfr_io io = capsules[i / lap % 2 ? 0 : ZEROES_FUA].io;
 		unsigned char got[FAB_CAPSULE_BYTES];
 
 		if (i / lap % 2)
@@ -97,7 +106,7 @@ Test(queue_capsule, nothing_is_left_from_the_lap_before)
 		cr_assert_eq(nvmfr__qpair_submit(rig.qp, &io, 1), 1);
 		memcpy(got, scripted_last(rig.s, 0)->capsule, sizeof(got));
 		memcpy(got + 2, "\x00\x10", 2);
-		cr_expect_arr_eq(got, capsules[i / lap % 2 ? 0 : 8].want, sizeof(got), "command %u",
+		cr_expect_arr_eq(got, capsules[i / lap % 2 ? 0 : ZEROES_FUA].want, sizeof(got), "command %u",
 				 i);
 		scripted_answer_all(rig.s);
 		scripted_sends_signaled(rig.s);
@@ -431,6 +440,14 @@ static const struct refusal_case refusals[] = {
 	  "namespace 1", 'r' },
 	{ "read into a source", { .op = 2, BLOCKS_1 }, -EINVAL, "target of reads", 's' },
 	{ "write from a target", { .op = 1, BLOCKS_1 }, -EINVAL, "source of writes", 't' },
+	{ "compare with a target", { .op = 5, BLOCKS_1 }, -EINVAL, "source of writes", 't' },
+	{ "compare without a buffer", { .op = 5, BLOCKS_1 }, -EINVAL, "buf is NULL", 'n' },
+	{ "compare beyond the end", { .op = 5, .nsid = RIG_NS_SMALL, .nblocks = 101 }, -ERANGE,
+	  "namespace 7", 'r' },
+	{ "verify beyond the end", { .op = 12, .nsid = RIG_NS_SMALL, .nblocks = 101 }, -ERANGE,
+	  "namespace 7", 'n' },
+	{ "vectored verify", { .op = 12, BLOCKS_1, .flags = NVMFR_IO_VEC }, -EINVAL, "NVMFR_IO_VEC",
+	  'n' },
 };
 /* clang-format on */
 
@@ -499,6 +516,36 @@ Test(queue_refuses, write_zeroes_without_oncs)
 	rig_up(&rig, &(struct rig_opts){ .no_write_zeroes = true });
 	cr_expect_eq(nvmfr__qpair_submit(rig.qp, &io, 1), -EOPNOTSUPP);
 	cr_expect_not_null(strstr(nvmfr__err_get(), "ONCS"), "%s", nvmfr__err_get());
+	rig_down(&rig);
+}
+
+Test(queue_refuses, compare_and_verify_without_oncs)
+{
+	struct nvmfr_io io = { .op = NVMFR_OP_COMPARE, .nsid = RIG_NS, .nblocks = 1 };
+	struct rig rig;
+
+	rig_up(&rig, &(struct rig_opts){ .no_optional = true });
+	io.buf = &rig.buf;
+	cr_expect_eq(nvmfr__qpair_submit(rig.qp, &io, 1), -EOPNOTSUPP);
+	cr_expect_not_null(strstr(nvmfr__err_get(), "ONCS bit 0"), "%s", nvmfr__err_get());
+	io.op = NVMFR_OP_VERIFY;
+	cr_expect_eq(nvmfr__qpair_submit(rig.qp, &io, 1), -EOPNOTSUPP);
+	cr_expect_not_null(strstr(nvmfr__err_get(), "ONCS bit 7"), "%s", nvmfr__err_get());
+	rig_down(&rig);
+}
+
+/* They change nothing. */
+Test(queue_refuses, not_compare_and_verify_of_what_is_read_only)
+{
+	struct nvmfr_io io = { .op = NVMFR_OP_VERIFY, .nsid = RIG_NS_READ_ONLY, .nblocks = 1 };
+	struct rig rig;
+
+	rig_up(&rig, NULL);
+	cr_expect_eq(nvmfr__qpair_submit(rig.qp, &io, 1), 1, "%s", nvmfr__err_get());
+	io.op = NVMFR_OP_COMPARE;
+	io.buf = &rig.buf;
+	cr_expect_eq(nvmfr__qpair_submit(rig.qp, &io, 1), 1, "%s", nvmfr__err_get());
+	cr_expect_eq(scripted_last(rig.s, 0)->capsule[0], 5);
 	rig_down(&rig);
 }
 

@@ -48,7 +48,7 @@ static struct nvmfr_io io_of(struct rig *rig, uint8_t op, uint64_t lba, uint64_t
 		.nsid = RIG_NS,
 		.lba = lba,
 		.nblocks = nblocks,
-		.buf = op == NVMFR_OP_WRITE_ZEROES ? NULL : &rig->buf,
+		.buf = op & 3 ? &rig->buf : NULL,
 		.user_data = user_data,
 	};
 }
@@ -58,7 +58,7 @@ static struct nvmfr_io io_of(struct rig *rig, uint8_t op, uint64_t lba, uint64_t
 struct split_case {
 	const char *name;
 	uint8_t op;
-	uint64_t max_xfer_bytes, zeroes_bytes, nblocks;
+	uint64_t max_xfer_bytes, zeroes_bytes, nblocks; /* zeroes_bytes: VSL, too */
 	uint32_t commands, first, last; /* blocks of the first and the last command */
 };
 
@@ -75,6 +75,10 @@ static const struct split_case splits[] = {
 	{ "zeroes: WZSL of 8 KiB, not MDTS", NVMFR_OP_WRITE_ZEROES, 4096, 8192, 40, 3, 16, 8 },
 	{ "zeroes: WZSL beyond NLB", NVMFR_OP_WRITE_ZEROES, 4096, 64 * MIB, 131072, 2, 65536,
 	  65536 },
+	{ "compare: a block more", NVMFR_OP_COMPARE, 4096, 0, 9, 2, 8, 1 },
+	{ "compare: one command", NVMFR_OP_COMPARE, 4096, 0, 8, 1, 8, 8 },
+	{ "verify: 65,536 blocks", NVMFR_OP_VERIFY, 4096, 0, 65536, 1, 65536, 65536 },
+	{ "verify: VSL of 8 KiB, not MDTS", NVMFR_OP_VERIFY, 4096, 8192, 40, 3, 16, 8 },
 };
 /* clang-format on */
 
@@ -86,7 +90,8 @@ static void check_split(const struct split_case *c, bool fua)
 	struct rig rig;
 
 	rig_up(&rig, &(struct rig_opts){ .max_xfer_bytes = c->max_xfer_bytes,
-					 .zeroes_bytes = c->zeroes_bytes });
+					 .zeroes_bytes = c->zeroes_bytes,
+					 .verify_bytes = c->zeroes_bytes });
 	io = io_of(&rig, c->op, lba, c->nblocks, 42);
 	io.flags = fua ? NVMFR_IO_FUA : 0;
 	cr_assert_eq(nvmfr__qpair_submit(rig.qp, &io, 1), 1, "%s: %s", c->name, nvmfr__err_get());
@@ -96,7 +101,7 @@ static void check_split(const struct split_case *c, bool fua)
 
 		cr_expect(d.opcode == c->op && d.lba == lba && d.fua == fua, "%s: command %u",
 			  c->name, i);
-		if (c->op == NVMFR_OP_WRITE_ZEROES)
+		if (!(c->op & 3))
 			cr_expect(d.bytes == 0 && d.count == 1, "%s: no data", c->name);
 		else
 			cr_expect(d.count == 1 && d.bytes == 512 * d.blocks &&

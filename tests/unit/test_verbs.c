@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "carry.h"
 #include "fabric/buffer.h"
 #include "fabric/verbs.h"
 #include "wire/fabrics.h"
@@ -134,16 +135,16 @@ static struct nvme_sqe *capsule(struct line *line)
 static uint32_t post(struct line *line, struct nvme_sqe *sqe, const struct fab_carry *carry)
 {
 	uint32_t at = line->send_next;
-	int (*post_send)(struct fab_ep *, uint32_t, uint32_t) =
-		carry ? nvmfr__fab_verbs.post_carrying : nvmfr__fab_verbs.post_send;
 	const struct verbs_send *wr;
+	int result;
 
 	sqe->cid = to_le16(line->cid++);
 	*capsule(line) = *sqe;
 	if (carry)
-		memcpy(line->ep->carries + (size_t)at * line->ep->carry_stride, carry,
-		       sizeof(*carry));
-	cr_assert_eq(post_send(line->ep, at, 1), 0, "%s", line->ep->error);
+		put_carry(line->ep, at, carry);
+	result = carry ? nvmfr__fab_verbs.post_carrying(line->ep, at, 1, at)
+		       : nvmfr__fab_verbs.post_send(line->ep, at, 1);
+	cr_assert_eq(result, 0, "%s", line->ep->error);
 	wr = &nvmfr__to_verbs_ep(line->ep)->sends[at];
 	cr_expect(wr->num_sge == 1 && wr->send_flags == (at % 16 == 15 ? IBV_SEND_SIGNALED : 0u));
 	line->send_next = (at + 1) % line->ep->send_positions;

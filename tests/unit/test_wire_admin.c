@@ -8,6 +8,8 @@
 #include "wire/admin.h"
 #include "wire/logpage.h"
 
+#include <nvmfr/cmd.h>
+
 static void expect_bytes(const struct nvme_sqe *sqe, const uint8_t *want, const char *name)
 {
 	cr_expect_arr_eq(sqe, want, sizeof(*sqe), "%s", name);
@@ -223,4 +225,42 @@ Test(wire_logpage, a_full_changed_list)
 	}
 	cr_expect_eq(nvme_parse_changed_ns(page, got), NVME_CHANGED_NS_MAX);
 	cr_expect_eq(got[NVME_CHANGED_NS_MAX - 1], (uint32_t)NVME_CHANGED_NS_MAX);
+}
+
+/* NVM Express Base Specification, SMART / Health Information: each byte is its offset, modulo 251. */
+Test(wire_logpage, smart)
+{
+	struct nvmfr_smart got;
+	uint8_t page[NVME_SMART_LOG_BYTES];
+
+	for (size_t i = 0; i < sizeof(page); i++)
+		page[i] = (uint8_t)(i % 251);
+	memset(&got, 0xee, sizeof(got));
+	nvme_parse_smart(page, &got);
+	cr_expect_eq(got.critical_warning, 0);
+	cr_expect_eq(got.temperature_kelvin, 0x0201);
+	cr_expect_eq(got.spare_percent, 3);
+	cr_expect_eq(got.spare_threshold_percent, 4);
+	cr_expect_eq(got.used_percent, 5);
+	cr_expect_eq(got.endurance_warning, 6);
+	cr_expect_eq(got.reserved, 0);
+	cr_expect_eq(got.data_units_read[0], 0x2726252423222120);
+	cr_expect_eq(got.data_units_read[1], 0x2f2e2d2c2b2a2928);
+	cr_expect_eq(got.data_units_written[0], 0x3736353433323130);
+	cr_expect_eq(got.host_reads[0], 0x4746454443424140);
+	cr_expect_eq(got.host_writes[0], 0x5756555453525150);
+	cr_expect_eq(got.busy_minutes[1], 0x6f6e6d6c6b6a6968);
+	cr_expect_eq(got.power_cycles[0], 0x7776757473727170);
+	cr_expect_eq(got.power_on_hours[0], 0x8786858483828180);
+	cr_expect_eq(got.unsafe_shutdowns[0], 0x9796959493929190);
+	cr_expect_eq(got.media_errors[0], 0xa7a6a5a4a3a2a1a0);
+	cr_expect_eq(got.error_log_entries[0], 0xb7b6b5b4b3b2b1b0);
+	cr_expect_eq(got.warning_minutes, 0xc3c2c1c0);
+	cr_expect_eq(got.critical_minutes, 0xc7c6c5c4);
+	cr_expect_eq(got.sensor_kelvin[0], 0xc9c8);
+	cr_expect_eq(got.sensor_kelvin[7], 0xd7d6);
+	cr_expect_eq(got.thermal_transitions[0], 0xdbdad9d8);
+	cr_expect_eq(got.thermal_transitions[1], 0xdfdedddc);
+	cr_expect_eq(got.thermal_seconds[0], 0xe3e2e1e0);
+	cr_expect_eq(got.thermal_seconds[1], 0xe7e6e5e4);
 }

@@ -43,8 +43,8 @@ check() {
 # bounded PROGRAM...: a hang becomes a failure that says so.
 bounded() {
 	local status=0
-	timeout -k 5 60 "$@" || status=$?
-	[ $status != 124 ] && [ $status != 137 ] || echo "hung: ended after 60 s: $*"
+	timeout -k 5 "${bound:-60}" "$@" || status=$?
+	[ $status != 124 ] && [ $status != 137 ] || echo "hung: ended after ${bound:-60} s: $*"
 	return $status
 }
 
@@ -176,6 +176,21 @@ quick_start() {
 	grep -q "SHA-256 *$(sum_of $work/written)" $work/quickstart
 	grep -q "equal to the file's own, twice" $work/quickstart
 	grep -q 'enters the kernel at each post' $work/quickstart
+}
+
+# The system's own Python, which has numpy where it is installed: an import takes long in emulation.
+python() {
+	bound=240 PYTHONPATH=$here/../../bindings/python NVMFR_LIBRARY=$build/lib/libnvmfr.so bounded /usr/bin/python3 -B "$@"
+}
+
+python_smoke() {
+	random_file $work/written $file_bytes
+	kernel_write $work/written "$(kernel_disk "$1" 1)"
+	python "$here/python_smoke.py" "$(uri "$1")" $work/written
+	python -m nvmfr.info "$(uri "$1")" | tee $work/info
+	grep "subsystem *$(nqn "$1")" $work/info
+	python -m nvmfr.info "nvmf+rdma://$addr4" | tee $work/info
+	grep "$(uri "$1")" $work/info
 }
 
 error_cases() { bounded "$vmcheck" errors "$(uri "$1")"; }
@@ -315,6 +330,8 @@ check 'random write, read, verify with 4 threads, no retry, file' random_verify 
 check 'several queues from one source address' random_verify ram512 --source $addr4
 check 'the read example' read_example ram4096
 check 'the quick start, which counts what soft-RoCE costs' quick_start ram4096
+check 'the Python package, ram512' python_smoke ram512
+check 'the Python package, ram4096' python_smoke ram4096
 check 'mistakes get errors, ram512' error_cases ram512
 check 'perf, random reads' perf_run -q 8 -o 4096 -w randread -t 2 -c 2 -r "$(uri ram512)"
 check 'perf, random writes' perf_run -q 8 -o 16384 -w randwrite -t 2 -c 2 -r "$(uri ram4096)"

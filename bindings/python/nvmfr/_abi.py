@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import enum
-from ctypes import (CFUNCTYPE, POINTER, c_char, c_char_p, c_int, c_int32, c_size_t, c_uint,
+from ctypes import (CFUNCTYPE, POINTER, c_char, c_char_p, c_double, c_int, c_int32, c_size_t, c_uint,
                     c_uint8, c_uint16, c_uint32, c_uint64, c_void_p)
 from typing import Any, Dict, List, Tuple, Type
 
@@ -14,6 +14,10 @@ __all__ = ["Access", "HostFlag", "IoFlag", "LogLevel", "Op", "SoftFaultKind", "S
 VERSION_MAJOR, VERSION_MINOR, VERSION_PATCH = 0, 1, 0
 SOFT_SUBNQN = "nqn.2026-12.io.github.nvmfr:soft"
 SOFT_ANY = 0xffffffff
+LATENCY_BITS, LATENCY_VALUE_BITS, LATENCY_BUCKETS = 4, 42, 624
+ADMIN_MAX_BYTES = 1 << 20
+DEALLOCATE_RANGE_BYTES = 16
+COPY_RANGE_BYTES = 32
 
 
 class LogLevel(enum.IntEnum):
@@ -42,6 +46,14 @@ class State(enum.IntEnum):
     LIVE = 2
     LOST = 3
     RECOVERING = 4
+
+
+class Retry(enum.IntEnum):
+    """What becomes of I/O that a lost association leaves, where it is made anew."""
+
+    NONE = 0
+    READS = 1
+    ALL = 2
 
 
 class AnaState(enum.IntEnum):
@@ -82,6 +94,8 @@ class EventType(enum.IntEnum):
     VENDOR = 10
     OTHER = 11
     OVERFLOW = 12
+    CTRL_ADDED = 13
+    CTRL_LEAVES = 14
 
 
 class NsChange(enum.IntFlag):
@@ -113,13 +127,43 @@ class Op(enum.IntEnum):
     FLUSH = 0
     WRITE = 1
     READ = 2
+    COMPARE = 5
     WRITE_ZEROES = 8
+    VERIFY = 12
+
+
+class QpairFlag(enum.IntFlag):
+    """Flags of a queue pair."""
+    STATS = 1
 
 
 class IoFlag(enum.IntFlag):
     """Flags of an I/O: FUA durable at completion; VEC pieces instead of one range."""
     FUA = 1
     VEC = 2
+
+
+class FeatureSelect(enum.IntEnum):
+    """Which value of a feature."""
+    CURRENT = 0
+    DEFAULT = 1
+    SAVED = 2
+    SUPPORTED = 3
+
+
+class LogPage(enum.IntEnum):
+    """Log pages."""
+    ERROR = 1
+    SMART = 2
+    FIRMWARE = 3
+    CHANGED_NS = 4
+    EFFECTS = 5
+    ANA = 12
+
+
+class LogFlag(enum.IntFlag):
+    """Flags of reading a log page."""
+    RETAIN = 1
 
 
 class SoftFlag(enum.IntFlag):
@@ -171,7 +215,8 @@ class CtrlOpts(ctypes.Structure):
                 ("admin_timeout_ms", c_uint32), ("num_io_queues", c_uint16),
                 ("admin_depth", c_uint16), ("tos", c_uint8), ("ack_timeout", c_uint8),
                 ("retry_count", c_uint8), ("rnr_retry_count", c_uint8),
-                ("ctrl_loss_timeout_ms", c_uint32), ("reconnect_delay_ms", c_uint32)]
+                ("ctrl_loss_timeout_ms", c_uint32), ("reconnect_delay_ms", c_uint32),
+                ("fast_io_fail_ms", c_uint32)]
 
 
 class CtrlInfo(ctypes.Structure):
@@ -245,13 +290,42 @@ class QpairOpts(ctypes.Structure):
     """struct nvmfr_qpair_opts"""
     _fields_ = [("size", c_size_t), ("depth", c_uint16), ("max_descriptors", c_uint16),
                 ("io_timeout_ms", c_uint32), ("qpair_data", c_uint64), ("flags", c_uint32),
-                ("reserved", c_uint32), ("group", c_void_p)]
+                ("retry", c_uint32), ("group", c_void_p)]
 
 
 class QpairInfo(ctypes.Structure):
     """struct nvmfr_qpair_info"""
     _fields_ = [("size", c_size_t), ("qid", c_uint16), ("depth", c_uint16), ("state", c_uint16),
                 ("in_flight", c_uint16), ("commands", c_uint64), ("bounced_bytes", c_uint64)]
+
+
+class QpairStats(ctypes.Structure):
+    """struct nvmfr_qpair_stats"""
+    _fields_ = [("size", c_size_t), ("commands", c_uint64), ("refused", c_uint64),
+                ("aborted", c_uint64), ("timed_out", c_uint64), ("reads", c_uint64),
+                ("writes", c_uint64), ("others", c_uint64), ("read_bytes", c_uint64),
+                ("write_bytes", c_uint64)]
+
+
+class Latency(ctypes.Structure):
+    """struct nvmfr_latency"""
+    _fields_ = [("size", c_size_t), ("count", c_uint64), ("sum_ns", c_uint64),
+                ("min_ns", c_uint64), ("max_ns", c_uint64),
+                ("buckets", c_uint64 * LATENCY_BUCKETS)]
+
+
+class CtrlStats(ctypes.Structure):
+    """struct nvmfr_ctrl_stats"""
+    _fields_ = [("size", c_size_t), ("admin_commands", c_uint64), ("keep_alives", c_uint64),
+                ("aer_events", c_uint64), ("aborts", c_uint64), ("losses", c_uint64),
+                ("attempts", c_uint64), ("recoveries", c_uint64)]
+
+
+class Loss(ctypes.Structure):
+    """struct nvmfr_loss"""
+    _fields_ = [("size", c_size_t), ("ago_ms", c_uint64), ("duration_ms", c_uint64),
+                ("attempts", c_uint32), ("state", c_uint32), ("err", c_int32),
+                ("reserved", c_uint32), ("cause", c_char * 256)]
 
 
 class GroupOpts(ctypes.Structure):
@@ -284,6 +358,35 @@ class Completion(ctypes.Structure):
     """struct nvmfr_completion"""
     _fields_ = [("user_data", c_uint64), ("qpair_data", c_uint64), ("result", c_int32),
                 ("status", c_uint16), ("flags", c_uint16), ("cqe_result", c_uint64)]
+
+
+class Cmd(ctypes.Structure):
+    """struct nvmfr_cmd"""
+    _fields_ = [("opcode", c_uint8), ("reserved0", c_uint8 * 3), ("nsid", c_uint32),
+                ("cdw2", c_uint32), ("cdw3", c_uint32), ("cdw10", c_uint32), ("cdw11", c_uint32),
+                ("cdw12", c_uint32), ("cdw13", c_uint32), ("cdw14", c_uint32),
+                ("cdw15", c_uint32), ("timeout_ms", c_uint32), ("reserved1", c_uint32),
+                ("reserved2", c_uint64 * 2)]
+
+
+class Range(ctypes.Structure):
+    """struct nvmfr_range"""
+    _fields_ = [("lba", c_uint64), ("nblocks", c_uint64)]
+
+
+class Smart(ctypes.Structure):
+    """struct nvmfr_smart"""
+    _fields_ = [("size", c_size_t), ("critical_warning", c_uint8), ("spare_percent", c_uint8),
+                ("spare_threshold_percent", c_uint8), ("used_percent", c_uint8),
+                ("endurance_warning", c_uint8), ("reserved", c_uint8),
+                ("temperature_kelvin", c_uint16), ("sensor_kelvin", c_uint16 * 8),
+                ("data_units_read", c_uint64 * 2), ("data_units_written", c_uint64 * 2),
+                ("host_reads", c_uint64 * 2), ("host_writes", c_uint64 * 2),
+                ("busy_minutes", c_uint64 * 2), ("power_cycles", c_uint64 * 2),
+                ("power_on_hours", c_uint64 * 2), ("unsafe_shutdowns", c_uint64 * 2),
+                ("media_errors", c_uint64 * 2), ("error_log_entries", c_uint64 * 2),
+                ("warning_minutes", c_uint32), ("critical_minutes", c_uint32),
+                ("thermal_transitions", c_uint32 * 2), ("thermal_seconds", c_uint32 * 2)]
 
 
 class SoftOpts(ctypes.Structure):
@@ -323,23 +426,27 @@ class SoftCounters(ctypes.Structure):
 STRUCTS: Dict[str, Type[ctypes.Structure]] = {
     "nvmfr_host_opts": HostOpts, "nvmfr_ctrl_opts": CtrlOpts, "nvmfr_ctrl_info": CtrlInfo,
     "nvmfr_ns_info": NsInfo, "nvmfr_qpair_opts": QpairOpts, "nvmfr_qpair_info": QpairInfo,
-    "nvmfr_group_opts": GroupOpts, "nvmfr_iov": Iov, "nvmfr_io": Io,
+    "nvmfr_qpair_stats": QpairStats, "nvmfr_latency": Latency, "nvmfr_ctrl_stats": CtrlStats,
+    "nvmfr_loss": Loss, "nvmfr_group_opts": GroupOpts, "nvmfr_iov": Iov, "nvmfr_io": Io,
     "nvmfr_completion": Completion, "nvmfr_soft_opts": SoftOpts,
     "nvmfr_soft_ns_opts": SoftNsOpts, "nvmfr_soft_fault": SoftFault,
     "nvmfr_soft_counters": SoftCounters, "nvmfr_event": Event,
     "nvmfr_mpath_opts": MpathOpts, "nvmfr_mqpair_opts": MqpairOpts,
     "nvmfr_mqpair_info": MqpairInfo, "nvmfr_mqpair_path": MqpairPath,
     "nvmfr_discovery_record": DiscoveryRecord, "nvmfr_discovery_info": DiscoveryInfo,
+    "nvmfr_cmd": Cmd, "nvmfr_range": Range, "nvmfr_smart": Smart,
 }
 ENUMS: Dict[str, Tuple[str, Type[enum.IntEnum]]] = {  # prefix in C, class here
     "nvmfr_log_level": ("NVMFR_LOG_", LogLevel),
     "nvmfr_host_flags": ("NVMFR_HOST_", HostFlag),  # type: ignore[dict-item]
     "nvmfr_access": ("NVMFR_ACCESS_", Access),  # type: ignore[dict-item]
     "nvmfr_state": ("NVMFR_STATE_", State),
+    "nvmfr_retry": ("NVMFR_RETRY_", Retry),
     "nvmfr_ana_state": ("NVMFR_ANA_", AnaState),
     "nvmfr_mpath_policy": ("NVMFR_MPATH_", MpathPolicy),
     "nvmfr_mpath_retry": ("NVMFR_MPATH_", MpathRetry),
     "nvmfr_op": ("NVMFR_OP_", Op),
+    "nvmfr_qpair_flags": ("NVMFR_QPAIR_", QpairFlag),  # type: ignore[dict-item]
     "nvmfr_io_flags": ("NVMFR_IO_", IoFlag),  # type: ignore[dict-item]
     "nvmfr_soft_flags": ("NVMFR_SOFT_", SoftFlag),  # type: ignore[dict-item]
     "nvmfr_soft_ns_flags": ("NVMFR_SOFT_NS_", SoftNsFlag),  # type: ignore[dict-item]
@@ -348,11 +455,18 @@ ENUMS: Dict[str, Tuple[str, Type[enum.IntEnum]]] = {  # prefix in C, class here
     "nvmfr_ns_change": ("NVMFR_NS_CHANGE_", NsChange),  # type: ignore[dict-item]
     "nvmfr_discover_flags": ("NVMFR_DISCOVER_", DiscoverFlag),  # type: ignore[dict-item]
     "nvmfr_soft_notice": ("NVMFR_SOFT_NOTICE_", SoftNotice),
+    "nvmfr_feature_select": ("NVMFR_FEATURE_", FeatureSelect),
+    "nvmfr_log_page": ("NVMFR_LOG_PAGE_", LogPage),
+    "nvmfr_log_flags": ("NVMFR_LOG_", LogFlag),  # type: ignore[dict-item]
 }
 MACROS: Dict[str, Any] = {
     "NVMFR_VERSION_MAJOR": VERSION_MAJOR, "NVMFR_VERSION_MINOR": VERSION_MINOR,
     "NVMFR_VERSION_PATCH": VERSION_PATCH, "NVMFR_SOFT_SUBNQN": SOFT_SUBNQN,
-    "NVMFR_SOFT_ANY": SOFT_ANY,
+    "NVMFR_SOFT_ANY": SOFT_ANY, "NVMFR_LATENCY_BITS": LATENCY_BITS,
+    "NVMFR_LATENCY_VALUE_BITS": LATENCY_VALUE_BITS, "NVMFR_LATENCY_BUCKETS": LATENCY_BUCKETS,
+    "NVMFR_SOFT_ANY": SOFT_ANY, "NVMFR_ADMIN_MAX_BYTES": ADMIN_MAX_BYTES,
+    "NVMFR_DEALLOCATE_RANGE_BYTES": DEALLOCATE_RANGE_BYTES,
+    "NVMFR_COPY_RANGE_BYTES": COPY_RANGE_BYTES,
 }
 
 _p = c_void_p
@@ -392,6 +506,11 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "nvmfr_discovery_info": (c_int, [_p, POINTER(DiscoveryInfo)]),
     "nvmfr_discovery_get": (c_int, [_p, c_uint32, POINTER(DiscoveryRecord)]),
     "nvmfr_discovery_release": (None, [_p]),
+    "nvmfr_pool_create": (c_int, [_p, POINTER(CtrlOpts), POINTER(CtrlOpts), _out]),
+    "nvmfr_pool_update": (c_int, [_p]),
+    "nvmfr_pool_timeout_ms": (c_int, [_p]),
+    "nvmfr_pool_ctrl": (c_void_p, [_p, c_uint32]),
+    "nvmfr_pool_release": (c_int, [_p]),
     "nvmfr_soft_ns_resize": (c_int, [_p, c_uint32, c_uint64]),
     "nvmfr_soft_notify": (c_int, [_p, c_uint32]),
     "nvmfr_soft_port_set": (c_int, [_p, c_uint32, c_uint32]),
@@ -407,6 +526,11 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "nvmfr_qpair_fd": (c_int, [_p]),
     "nvmfr_qpair_arm": (c_int, [_p]),
     "nvmfr_qpair_destroy": (None, [_p]),
+    "nvmfr_qpair_stats": (c_int, [_p, POINTER(QpairStats)]),
+    "nvmfr_qpair_latency": (c_int, [_p, c_uint32, POINTER(Latency)]),
+    "nvmfr_latency_percentile": (c_uint64, [POINTER(Latency), c_double]),
+    "nvmfr_ctrl_stats": (c_int, [_p, POINTER(CtrlStats)]),
+    "nvmfr_ctrl_loss": (c_int, [_p, c_uint32, POINTER(Loss)]),
     "nvmfr_group_opts_init": (None, [POINTER(GroupOpts), c_size_t]),
     "nvmfr_group_create": (c_int, [_p, POINTER(GroupOpts), _out]),
     "nvmfr_group_fd": (c_int, [_p]),
@@ -422,7 +546,22 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "nvmfr_prepared_release": (None, [_p]),
     "nvmfr_poll": (c_int, [_p, c_void_p, c_uint]),
     "nvmfr_wait": (c_int, [_p, c_void_p, c_uint, c_uint, c_int]),
+    "nvmfr_submit_and_wait": (c_int, [_p, c_void_p, c_uint, c_void_p, c_void_p, c_uint, c_uint,
+                                      c_int]),
     "nvmfr_pread": (c_int, [_p, c_uint32, c_uint64, _p, c_uint64, c_uint64, c_int]),
+    "nvmfr_admin": (c_int, [_p, POINTER(Cmd), c_void_p, c_size_t, POINTER(c_uint64),
+                            POINTER(c_uint16)]),
+    "nvmfr_identify": (c_int, [_p, c_uint8, c_uint32, c_uint16, c_uint8, c_void_p]),
+    "nvmfr_get_feature": (c_int, [_p, c_uint8, c_uint32, c_uint32, c_uint32, c_void_p, c_size_t,
+                                  POINTER(c_uint32)]),
+    "nvmfr_set_feature": (c_int, [_p, c_uint8, c_int, c_uint32, c_uint32, c_void_p, c_size_t,
+                                  POINTER(c_uint32)]),
+    "nvmfr_get_log": (c_int, [_p, c_uint8, c_uint32, c_uint32, c_uint64, c_void_p, c_size_t]),
+    "nvmfr_read_smart": (c_int, [_p, c_uint32, POINTER(Smart)]),
+    "nvmfr_submit_cmd": (c_int, [_p, POINTER(Cmd), _p, c_uint64, c_uint64, c_uint64]),
+    "nvmfr_deallocate": (c_int, [_p, c_uint32, POINTER(Range), c_uint, _p, c_uint64, c_uint64]),
+    "nvmfr_copy": (c_int, [_p, c_uint32, c_uint64, POINTER(Range), c_uint, _p, c_uint64,
+                           c_uint64]),
     "nvmfr_mpath_opts_init": (None, [POINTER(MpathOpts), c_size_t]),
     "nvmfr_mpath_create": (c_int, [_p, POINTER(MpathOpts), _out]),
     "nvmfr_mpath_add": (c_int, [_p, _p]),

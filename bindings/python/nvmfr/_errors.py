@@ -68,6 +68,10 @@ class UnsupportedError(Error, NotImplementedError):
     """The controller, the device or this version cannot do that."""
 
 
+class FormatError(ValueError):
+    """What was read is not what it should be: a directory, a safetensors header, a tar."""
+
+
 class NoMemoryError(Error, MemoryError):
     """No memory, or the limit of locked memory (ulimit -l)."""
 

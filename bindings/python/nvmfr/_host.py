@@ -5,17 +5,20 @@ from __future__ import annotations
 import atexit
 import ctypes
 import errno
+import functools
+import json
 import os
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Optional, Set
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Set
 
-from . import _abi, _buffer, _dlpack
-from ._abi import Access, HostFlag, IoFlag, LogLevel, Op, State
+from . import _abi, _buffer, _dlpack, _events
+from ._abi import Access, DiscoverFlag, HostFlag, IoFlag, LogLevel, Op, State
 from ._buffer import Buffer, BufferHandle
 from ._core import Closing, Handle, inherited, milliseconds
 from ._errors import BusyError, TimeOutError
-from ._lib import check, completion_error, fail, lib
+from ._events import Discovery, DiscoveryHandle, Event
+from ._lib import check, completion_error, fail, grown_text, lib
 from ._queue import (_SLICE_MS, Batch, Completions, Group, GroupHandle, QpairHandle, QueuePair)
 from ._soft import SoftTarget, TargetHandle, make_target
 
@@ -28,13 +31,15 @@ _live: "weakref.WeakSet[HostHandle]" = weakref.WeakSet()
 
 class HostHandle(Handle):
     """A host and everything that lives on it. Its end ends all of that, in the right order."""
-    __slots__ = ("controllers", "groups", "targets", "buffers", "log", "ending", "_sweeping")
+    __slots__ = ("controllers", "groups", "targets", "discoveries", "buffers", "log", "ending",
+                 "_sweeping")
 
     def __init__(self, pointer: int, log: Any) -> None:
         super().__init__("this host", pointer)
         self.controllers: Set[CtrlHandle] = set()
         self.groups: Set[GroupHandle] = set()
         self.targets: Set[TargetHandle] = set()
+        self.discoveries: Set[DiscoveryHandle] = set()
         self.buffers: Set[BufferHandle] = set()
         self.log = log  # the C function must outlive the host
         self.ending = False
@@ -89,6 +94,8 @@ class HostHandle(Handle):
         for controller in self.controllers:
             if controller.anything_in_use():
                 raise self.busy("has a controller or queue pair in a call of another thread")
+        if any(discovery.in_use() for discovery in self.discoveries):
+            raise self.busy("has a discovery in a call of another thread")
 
     def end(self, timeout_ms: int) -> None:
         """Ends queue pairs, groups, controllers, targets, buffers, then the host."""
@@ -102,10 +109,13 @@ class HostHandle(Handle):
             controller.end(timeout_ms)
         for group in list(self.groups):
             group.destroy()
+        for discovery in list(self.discoveries):
+            discovery.destroy()
         for target in list(self.targets):
             target.destroy()
         self.groups.clear()
         self.controllers.clear()
+        self.discoveries.clear()
         self.targets.clear()
         for buffer in self.buffers:
             buffer.released = True
@@ -203,6 +213,7 @@ class Host(Closing):
         out = ctypes.c_void_p()
         check(lib().nvmfr_host_create(ctypes.byref(opts), ctypes.byref(out)))
         self.manual = manual
+        self._sources = _events.Sources()
         self._handle = HostHandle(out.value or 0, function)
 
     @property
@@ -262,13 +273,12 @@ class Host(Closing):
 
         Raises what ended the connect: NotFoundError, LostError, DeniedError, TimeOutError, ...
         """
-        opts = _abi.CtrlOpts()
-        lib().nvmfr_ctrl_opts_init(ctypes.byref(opts), ctypes.sizeof(opts))
-        set_options(opts, dict(options, uri=uri) if uri is not None else options)
+        opts = _ctrl_opts(uri, options)
         out = ctypes.c_void_p()
-        with self._open() as pointer:
+        with self._open() as pointer, self._sources.lock:
             check(lib().nvmfr_connect(pointer, ctypes.byref(opts), ctypes.byref(out)))
             controller = Controller(self, CtrlHandle(self._handle, out.value or 0))
+            self._sources.add(out.value, controller)
         if wait:
             try:
                 controller.wait_live(timeout)
@@ -276,6 +286,46 @@ class Host(Closing):
                 controller.close(0)
                 raise
         return controller
+
+    def discover(self, uri: Optional[str] = None, *, persistent: bool = False,
+                 referrals: bool = True, **options: Any) -> Discovery:
+        """Asks a discovery controller what there is, and waits for it, without the GIL, for as long
+        as connect_timeout_ms for each log. A URI may lack the subsystem: nvmf+rdma://ADDRESS[:PORT].
+
+        persistent  stays connected: an event DISCOVERY_CHANGED of it comes when the log changes
+        referrals   False: reads the one log only
+        options     fields of nvmfr_ctrl_opts
+        """
+        opts = _ctrl_opts(uri, options)
+        flags = DiscoverFlag.PERSISTENT if persistent else DiscoverFlag(0)
+        flags |= DiscoverFlag(0) if referrals else DiscoverFlag.NO_REFERRALS
+        out = ctypes.c_void_p()
+        with self._open() as pointer:
+            check(lib().nvmfr_discover(pointer, ctypes.byref(opts), int(flags), ctypes.byref(out)))
+            handle = DiscoveryHandle(out.value or 0)
+            self._handle.discoveries.add(handle)
+            discovery = Discovery(self, handle)
+            with self._sources.lock:
+                self._sources.add(lib().nvmfr_discovery_ctrl(out), discovery)
+        return discovery
+
+    def events(self, timeout: Optional[float] = 0) -> List[Event]:
+        """What happened to controllers and namespaces, oldest first; each event comes once. [] if
+        there is nothing after timeout seconds (None: no bound). The queue holds 256: what does not
+        fit is lost, and an OVERFLOW stands in its place.
+
+        With manual they arise in poll(): a timeout is refused.
+        """
+        if timeout != 0:
+            if self.manual:
+                raise ValueError("a manual host's events come of its poll(): wait for fileno()")
+            _events.sleep(self.event_fileno(), timeout)
+        return _events.fetch(self._handle, self._sources)
+
+    def event_fileno(self) -> int:
+        """A descriptor that is readable as long as events() has something, for any event loop."""
+        with self._handle as pointer:
+            return check(lib().nvmfr_host_event_fd(pointer))
 
     def group(self, max_qpairs: int = 64) -> Group:
         """A group, for queue pairs that one thread polls together."""
@@ -341,6 +391,13 @@ class Host(Closing):
                 pass
 
 
+def _ctrl_opts(uri: Optional[str], options: Dict[str, Any]) -> _abi.CtrlOpts:
+    opts = _abi.CtrlOpts()
+    lib().nvmfr_ctrl_opts_init(ctypes.byref(opts), ctypes.sizeof(opts))
+    set_options(opts, dict(options, uri=uri) if uri is not None else options)
+    return opts
+
+
 def set_options(opts: Any, options: Any) -> None:
     """Fills the fields of an options struct by name. Raises TypeError for one that it has not."""
     fields = dict(type(opts)._fields_)
@@ -397,6 +454,14 @@ class Controller(Closing):
         with self._handle as pointer:
             check(lib().nvmfr_ctrl_info(pointer, ctypes.byref(info)))
         return info
+
+    def dump(self) -> Dict[str, Any]:
+        """All that the library knows of it, in any state: target, state with its step or reason,
+        limits, queue pairs, namespaces. Names stay, new ones may come. For logs: json.dumps()."""
+        with self._handle as pointer:
+            text = grown_text(functools.partial(lib().nvmfr_ctrl_dump, pointer))
+        known: Dict[str, Any] = json.loads(text)
+        return known
 
     @property
     def closed(self) -> bool:

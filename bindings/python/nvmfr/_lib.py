@@ -6,7 +6,7 @@ import ctypes
 import os
 import re
 import threading
-from typing import Any, Optional, Tuple
+from typing import Any, Callable, Optional, Tuple
 
 from . import _abi
 from ._errors import LibraryError, make_error
@@ -110,12 +110,17 @@ def version() -> Tuple[int, int, int]:
     return value >> 16, value >> 8 & 255, value & 255
 
 
-def probe() -> str:
-    """What this machine offers and lacks, as JSON text."""
-    need = lib().nvmfr_probe(None, 0)
+def grown_text(call: Callable[[Any, int], int]) -> str:
+    """The text of a function that takes room and says how much it needs."""
+    need = check(call(None, 0))
     while True:
         text = ctypes.create_string_buffer(need)
-        again = check(lib().nvmfr_probe(text, need))
+        again = check(call(text, need))
         if again <= need:
             return _text(text.value)
         need = again
+
+
+def probe() -> str:
+    """What this machine offers and lacks, as JSON text."""
+    return grown_text(lib().nvmfr_probe)

@@ -66,6 +66,23 @@ class SoftTarget(Closing):
         with self._handle as pointer:
             check(lib().nvmfr_soft_ns_remove(pointer, nsid))
 
+    def resize_namespace(self, nsid: int, size_bytes: int) -> None:
+        """Makes it longer or shorter, and tells controllers that want to know."""
+        with self._handle as pointer:
+            check(lib().nvmfr_soft_ns_resize(pointer, nsid, size_bytes))
+
+    def notify(self, notice: int) -> None:
+        """Sends an asynchronous event (SoftNotice) to every controller that wants it."""
+        with self._handle as pointer:
+            check(lib().nvmfr_soft_notify(pointer, int(notice)))
+
+    def set_discovery(self, entries: bytes) -> None:
+        """Puts entries of 1024 bytes each into its discovery log, behind its own one."""
+        if len(entries) % 1024:
+            raise ValueError(f"{len(entries)} bytes are not entries of 1024 each")
+        with self._handle as pointer:
+            check(lib().nvmfr_soft_discovery_set(pointer, entries, len(entries) // 1024))
+
     def add_fault(self, kind: int, **options: Any) -> None:
         """Plants a fault; options are fields of nvmfr_soft_fault: qid, opcode, count, value, ..."""
         from ._host import set_options

@@ -33,7 +33,7 @@ def parse(text):
                re.findall(rf"^struct ({IDENTIFIER}) {{(.*?)^}};", text, re.DOTALL | re.MULTILINE)}
     enums = {name: re.findall(rf"({IDENTIFIER})\s*(?:=[^,}}]*)?(?:,|$)", body.strip()) for name, body in
              re.findall(rf"^enum ({IDENTIFIER}) {{(.*?)^}};", text, re.DOTALL | re.MULTILINE)}
-    macros = [name for name in re.findall(rf"^#define ({IDENTIFIER}) +\S", text, re.MULTILINE)
+    macros = [name for name in re.findall(rf"^#define ({IDENTIFIER})[ \t]+\S", text, re.MULTILINE)
               if name not in ("NVMFR_API", "NVMFR_MUST_CHECK")]
     prototypes = {}
     for result, name, arguments in re.findall(
@@ -65,7 +65,7 @@ def declared(headers):
 
 def program(headers):
     """The C program's text."""
-    lines = ["#include <nvmfr/nvmfr.h>", "#include <nvmfr/soft.h>", "#include <stdio.h>",
+    lines = ["#include <nvmfr/cmd.h>", "#include <nvmfr/soft.h>", "#include <stdio.h>",
              "int main(void)", "{", '\tprintf("{");']
     structs, enums, macros, _ = declared(headers)
     lines.append('\tprintf("\\"structs\\": {");')

@@ -52,6 +52,37 @@ class WithoutNumpy(SoftCase):
         self.assertEqual(sorted(self.collect(self.qpair, COUNT)), list(range(COUNT)))
         self.check_data()
 
+    def test_submit_and_wait(self):
+        """More than the queue pair is deep, one call; then with a full queue between two calls."""
+        with self.controller.queue_pair(8) as qpair:
+            self.fill_batch()
+            self.assertEqual(qpair.submit_and_wait(self.batch, self.done, COUNT), (COUNT, COUNT))
+            self.done.check(COUNT)
+            self.check_data()
+            self.buffer.view[:] = bytes(len(self.buffer))
+            taken, have = 0, 0
+            while have < COUNT:
+                step = qpair.submit_and_wait(self.batch, self.done, min(10, COUNT - have), first=taken,
+                                             count=COUNT - taken, out_first=have)
+                taken, have = taken + step[0], have + step[1]
+                if taken < COUNT:
+                    self.assertEqual(qpair.info.in_flight, 8)
+            self.done.check(COUNT)
+            self.assertEqual(sorted(self.done[i].user_data for i in range(COUNT)), list(range(COUNT)))
+            self.check_data()
+
+    def test_submit_and_wait_for_something_bad(self):
+        self.fill_batch()
+        self.batch[5].nsid = 77
+        self.assertEqual(self.qpair.submit_and_wait(self.batch, self.done, COUNT), (5, 5))
+        with self.assertRaises(nvmfr.NotFoundError):
+            self.qpair.submit_and_wait(self.batch, self.done, COUNT, first=5)
+        for arguments in ({"min_count": COUNT + 1}, {"first": COUNT}, {"out_first": -1}):
+            with self.assertRaises(IndexError):
+                self.qpair.submit_and_wait(self.batch, self.done, **arguments)
+        self.silence(count=0)
+        self.assertEqual(self.qpair.submit_and_wait(self.batch, self.done, count=2, timeout=0.3), (2, 0))
+
     def test_poll_in_parts(self):
         self.fill_batch()
         self.assertEqual(self.qpair.submit(self.batch, 10), 10)

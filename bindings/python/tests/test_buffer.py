@@ -127,6 +127,20 @@ class Exporters(SoftCase):
         with self.assertRaises(OSError) as caught:
             self.host.register_dmabuf(-1, 4096)
         self.assertEqual(caught.exception.errno, errno.EBADF)
+        for size, offset in ((0, 0), (4096, -1)):
+            with self.assertRaises(ValueError):
+                self.host.register_dmabuf(-1, size, offset)
+        # The embedded target maps it, as a NIC's driver would; a memfd can be mapped, too.
+        fd = os.memfd_create("dmabuf")
+        self.addCleanup(os.close, fd)
+        os.ftruncate(fd, 2 * BLOCK * 8)
+        self.fill(8)
+        with self.host.register_dmabuf(fd, BLOCK * 8, BLOCK * 8) as buffer:
+            self.controller.namespace().readinto(buffer, 0)
+            self.assertEqual(buffer.address, 0)
+            with self.assertRaisesRegex(nvmfr.UnsupportedError, "no address"):
+                buffer.view
+        self.assertEqual(os.pread(fd, 2 * BLOCK * 8, 0), bytes(BLOCK * 8) + pattern(0, 8))
 
 
 class Device:

@@ -14,8 +14,8 @@ from nvmfr import _abi
 HEADERS = os.environ["NVMFR_HEADERS"].split(os.pathsep)
 MAP = os.environ["NVMFR_MAP"]
 SCALARS = {"int": ctypes.c_int, "unsigned int": ctypes.c_uint, "size_t": ctypes.c_size_t,
-           "uint16_t": ctypes.c_uint16, "uint32_t": ctypes.c_uint32, "uint64_t": ctypes.c_uint64,
-           "void": None}
+           "uint8_t": ctypes.c_uint8, "uint16_t": ctypes.c_uint16, "uint32_t": ctypes.c_uint32,
+           "uint64_t": ctypes.c_uint64, "double": ctypes.c_double, "void": None}
 
 
 def fields_of(struct):

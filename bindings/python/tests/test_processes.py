@@ -58,14 +58,18 @@ class Workers(SoftCase):
         batch.fill(nvmfr.Op.READ, self.nsid, 0, 1, buffer)
         prepared = qpair.prepare(batch)
         namespace = self.controller.namespace()
+        found = self.host.discover(self.target.uri)
         calls = {
             "alloc": lambda: self.host.alloc(8), "register": lambda: self.host.register(bytearray(8)),
             "connect": lambda: self.host.connect(self.uri), "nqn": lambda: self.host.nqn,
             "info": lambda: self.controller.info, "queue_pair": self.controller.queue_pair,
             "read": lambda: qpair.read(buffer, 0, 1), "submit": lambda: qpair.submit(batch),
+            "submit_and_wait": lambda: qpair.submit_and_wait(batch, done),
             "poll": lambda: qpair.poll(done), "wait": lambda: qpair.wait(done, 1, 1),
             "pread": lambda: qpair.pread(buffer, 1, 1), "post": prepared.post,
             "group": lambda: group.poll(done), "namespace": lambda: namespace.read(0, 1),
+            "events": self.host.events, "discover": lambda: self.host.discover(self.target.uri),
+            "records": lambda: len(found), "dump": self.controller.dump,
             "view": lambda: buffer.view, "target": self.target.drop,
         }
         workers.inherited.update(calls)

@@ -14,3 +14,15 @@ def read_blocks(uri, lba, nblocks):
 def use_inherited(name):
     """With what the parent made."""
     return inherited[name]()
+
+
+def take(stream):
+    """What a worker of no framework takes of a stream, and by which association."""
+    return [bytes(sample) for batch in stream for sample in batch], stream.dataset.source.commands
+
+
+def mean(sample):
+    """A transform; fails for one record."""
+    if sample[0] == 77:
+        raise ArithmeticError("77 is not liked")
+    return int(sample[0])

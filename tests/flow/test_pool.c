@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A pool follows what a discovery controller lists: what comes is connected, what goes is disconnected. */
+#include "entries.h"
+
+enum { NAMES = 3 };
+
+/* The discovery log is the target "t"'s, which lists itself, too; "a" to "c" are what comes and goes. */
+struct rig {
+	struct flow f;
+	struct nvmfr_soft_target *others[NAMES];
+	struct nvmfr_pool *pool;
+	struct nvmfr_ctrl_opts each;
+	unsigned int added, left;
+	struct nvmfr_ctrl *last_added, *last_left;
+};
+
+static const char *const names[NAMES] = { "a", "b", "c" };
+static const char *const nqns[NAMES] = { "nqn.2014-08.org.example:a", "nqn.2014-08.org.example:b",
+					 "nqn.2014-08.org.example:c" };
+
+/* Lists those of them whose bits are set, and `more`. */
+static void list(struct rig *r, unsigned int bits, const struct entry *more, uint32_t n)
+{
+	struct entry entries[8];
+	uint32_t count = 0;
+
+	for (unsigned int i = 0; i < NAMES; i++)
+		if (bits & 1u << i)
+			entries[count++] = (struct entry){ LOOP, LOOP, NVM, 1, names[i], "", nqns[i] };
+	for (uint32_t i = 0; i < n; i++)
+		entries[count++] = more[i];
+	set(r->f.target, entries, count, ' ');
+}
+
+static void make_other(struct rig *r, unsigned int i)
+{
+	struct nvmfr_soft_opts opts = flow_soft_opts();
+
+	opts.subnqn = nqns[i];
+	cr_assert_eq(nvmfr_soft_target_create(r->f.host, names[i], &opts, &r->others[i]), 0, "%s",
+		     nvmfr_last_error());
+}
+
+static void rig_up(struct rig *r)
+{
+	*r = (struct rig){ .pool = NULL };
+	flow_host(&r->f);
+	r->f.target = target(&r->f, "t");
+	for (unsigned int i = 0; i < NAMES; i++)
+		make_other(r, i);
+	nvmfr_ctrl_opts_init(&r->each, sizeof(r->each));
+}
+
+static void follow(struct rig *r)
+{
+	cr_assert_eq(nvmfr_pool_create(r->f.host, &r->f.opts, &r->each, &r->pool), 0, "%s",
+		     nvmfr_last_error());
+}
+
+static void look(struct rig *r)
+{
+	struct nvmfr_event event;
+
+	while (nvmfr_host_events(r->f.host, &event, 1) == 1) {
+		if (event.type == NVMFR_EVENT_CTRL_ADDED) {
+			r->added++;
+			r->last_added = event.ctrl;
+		} else if (event.type == NVMFR_EVENT_CTRL_LEAVES) {
+			r->left++;
+			r->last_left = event.ctrl;
+		}
+	}
+}
+
+/* As an application's loop does, for so long. */
+static void run(struct rig *r, uint32_t ms)
+{
+	for (uint32_t i = 0; i < ms; i += 10) {
+		flow_idle_ms(&r->f, 10);
+		look(r);
+		(void)nvmfr_pool_update(r->pool);
+	}
+	look(r);
+}
+
+static unsigned int members(const struct rig *r)
+{
+	unsigned int n = 0;
+
+	while (nvmfr_pool_ctrl(r->pool, n))
+		n++;
+	return n;
+}
+
+static void rig_down(struct rig *r)
+{
+	cr_expect_eq(nvmfr_pool_release(r->pool), 0, "%s", nvmfr_last_error());
+	for (unsigned int i = 0; i < NAMES; i++)
+		nvmfr_soft_target_destroy(r->others[i]);
+	flow_down(&r->f);
+}
+
+Test(pool, connects_to_all_and_follows, .timeout = 60)
+{
+	struct nvmfr_ctrl_info info = { .size = sizeof(info) };
+	struct rig r;
+
+	rig_up(&r);
+	list(&r, 1, NULL, 0);
+	follow(&r);
+	run(&r, 100);
+	cr_expect(r.added == 2 && members(&r) == 2, "%u added", r.added);
+	/* Capacity appears, */
+	list(&r, 3, NULL, 0);
+	run(&r, 200);
+	cr_expect(r.added == 3 && members(&r) == 3, "%u added", r.added);
+	cr_assert_eq(nvmfr_ctrl_info(r.last_added, &info), 0);
+	cr_expect_str_eq(info.subnqn, nqns[1]);
+	/* and goes again. */
+	list(&r, 2, NULL, 0);
+	run(&r, 200);
+	cr_expect(r.left == 1 && members(&r) == 2, "%u left", r.left);
+	cr_expect_eq(nvmfr_pool_timeout_ms(r.pool), -1);
+	/* One is replaced by another at one stroke. */
+	list(&r, 4, NULL, 0);
+	run(&r, 200);
+	cr_expect(r.added == 4 && r.left == 2 && members(&r) == 2, "%u added, %u left", r.added, r.left);
+	rig_down(&r);
+}
+
+/* Who still has queue pairs is not cut off. */
+Test(pool, waits_for_queue_pairs, .timeout = 60)
+{
+	struct nvmfr_qpair *qp;
+	struct rig r;
+
+	rig_up(&r);
+	list(&r, 1, NULL, 0);
+	follow(&r);
+	run(&r, 100);
+	r.f.ctrl = nvmfr_pool_ctrl(r.pool, 1);
+	cr_assert_not_null(r.f.ctrl);
+	cr_assert_eq(nvmfr_qpair_create(r.f.ctrl, NULL, &qp), 0, "%s", nvmfr_last_error());
+	cr_assert_eq(nvmfr_qpair_wait(qp, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
+	cr_expect_eq(nvmfr_pool_release(r.pool), -EBUSY);
+	flow_says("queue pairs");
+	list(&r, 0, NULL, 0);
+	run(&r, 3000);
+	cr_expect(r.left == 1 && r.last_left == r.f.ctrl, "%u left", r.left);
+	cr_expect_eq(nvmfr_ctrl_state(r.f.ctrl), NVMFR_STATE_LIVE);
+	cr_expect_geq(nvmfr_pool_timeout_ms(r.pool), 0);
+	/* It is listed again before it went: it stays. */
+	list(&r, 1, NULL, 0);
+	run(&r, 200);
+	cr_expect(r.added == 3 && r.last_added == r.f.ctrl, "%u added", r.added);
+	list(&r, 0, NULL, 0);
+	run(&r, 100);
+	nvmfr_qpair_destroy(qp);
+	r.f.ctrl = NULL;
+	run(&r, 2000);
+	cr_expect(r.left == 2 && members(&r) == 1, "%u left", r.left);
+	rig_down(&r);
+}
+
+/* Doubles are one; what cannot be used, and a log that refers to itself, do no harm. */
+Test(pool, odd_records, .timeout = 60)
+{
+	const struct entry odd[] = {
+		{ LOOP, LOOP, NVM, 2, "a", "", "nqn.2014-08.org.example:a" },
+		{ TCP, 1, NVM, 3, "10.0.0.1", "4420", "nqn.2014-08.org.example:tcp" },
+		{ LOOP, LOOP, REFERRAL, 4, "t", "", DISCOVERY_NQN },
+		{ LOOP, LOOP, REFERRAL, 5, "b", "", DISCOVERY_NQN },
+	};
+	struct rig r;
+
+	rig_up(&r);
+	list(&r, 1, odd, ARRAY_SIZE(odd));
+	follow(&r);
+	run(&r, 300);
+	/* "t", "a", and "b" from its own log. */
+	cr_expect(r.added == 3 && members(&r) == 3, "%u added", r.added);
+	rig_down(&r);
+}
+
+Test(pool, a_target_that_refuses_for_a_while, .timeout = 60)
+{
+	struct nvmfr_soft_fault reject =
+		flow_fault(NVMFR_SOFT_FAULT_CM_REJECT, 0, NVMFR_SOFT_ANY, NVMFR_SOFT_ANY, 0);
+	struct rig r;
+
+	rig_up(&r);
+	reject.count = 2;
+	cr_assert_eq(nvmfr_soft_fault_add(r.others[0], &reject), 0);
+	list(&r, 3, NULL, 0);
+	follow(&r);
+	run(&r, 500);
+	cr_expect_eq(r.added, 2u);
+	cr_expect(nvmfr_pool_timeout_ms(r.pool) > 0);
+	run(&r, 4000);
+	cr_expect(r.added == 3 && r.left == 0, "%u added, %u left", r.added, r.left);
+	rig_down(&r);
+}
+
+Test(pool, what_is_lost_is_connected_anew, .timeout = 60)
+{
+	struct rig r;
+
+	rig_up(&r);
+	list(&r, 1, NULL, 0);
+	follow(&r);
+	run(&r, 100);
+	nvmfr_soft_drop(r.others[0]);
+	run(&r, 5000);
+	cr_expect(r.left == 1 && r.added == 3 && members(&r) == 2, "%u added, %u left", r.added, r.left);
+	rig_down(&r);
+}
+
+/* The discovery controller restarts: what there is stays, and the log is followed again. */
+static void restart(uint32_t loss_ms)
+{
+	struct rig r;
+
+	rig_up(&r);
+	r.f.opts.ctrl_loss_timeout_ms = loss_ms;
+	r.each.ctrl_loss_timeout_ms = 60000;
+	list(&r, 1, NULL, 0);
+	follow(&r);
+	run(&r, 100);
+	nvmfr_soft_drop(r.f.target);
+	run(&r, 5000);
+	list(&r, 3, NULL, 0);
+	run(&r, 3000);
+	cr_expect(r.left == 0 && r.added == 3 && members(&r) == 3, "%u added, %u left", r.added, r.left);
+	rig_down(&r);
+}
+
+Test(pool, the_log_s_own_controller_is_lost, .timeout = 60)
+{
+	restart(0);
+	restart(UINT32_MAX);
+}
+
+Test(pool, the_application_s_own_controller, .timeout = 60)
+{
+	struct nvmfr_ctrl_opts own;
+	struct nvmfr_ctrl *ctrl;
+	struct rig r;
+
+	rig_up(&r);
+	nvmfr_ctrl_opts_init(&own, sizeof(own));
+	own.uri = "nvmf+soft://a/nqn.2014-08.org.example:a";
+	cr_assert_eq(nvmfr_connect(r.f.host, &own, &ctrl), 0, "%s", nvmfr_last_error());
+	cr_assert_eq(nvmfr_ctrl_wait(ctrl, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
+	list(&r, 1, NULL, 0);
+	follow(&r);
+	run(&r, 5000);
+	cr_expect_eq(r.added, 1u);
+	list(&r, 0, NULL, 0);
+	run(&r, 500);
+	cr_expect_eq(nvmfr_ctrl_state(ctrl), NVMFR_STATE_LIVE);
+	cr_assert_eq(nvmfr_disconnect(ctrl, 1000), 0);
+	list(&r, 1, NULL, 0);
+	run(&r, 5000);
+	cr_expect_eq(r.added, 2u);
+	rig_down(&r);
+}
+
+/* Referrals to places that never answer: twice connect_timeout_ms, and no more. */
+Test(pool, the_whole_has_a_bound, .timeout = 60)
+{
+	struct nvmfr_soft_fault silent =
+		flow_fault(NVMFR_SOFT_FAULT_CM_SILENCE, 0, NVMFR_SOFT_ANY, NVMFR_SOFT_ANY, 0);
+	struct entry referrals[NAMES];
+	struct nvmfr_discovery_info info = { .size = sizeof(info) };
+	struct nvmfr_discovery *d;
+	struct nvmfr_soft_counters before;
+	struct rig r;
+
+	rig_up(&r);
+	silent.count = 0;
+	for (unsigned int i = 0; i < NAMES; i++) {
+		cr_assert_eq(nvmfr_soft_fault_add(r.others[i], &silent), 0);
+		referrals[i] = (struct entry){ LOOP, LOOP, REFERRAL, 1, names[i], "", DISCOVERY_NQN };
+	}
+	list(&r, 0, referrals, NAMES);
+	r.f.opts.connect_timeout_ms = 10000;
+	flow_connect(&r.f);
+	before = flow_counters(&r.f);
+	cr_assert_eq(nvmfr_discover(r.f.host, &r.f.opts, 0, &d), 0, "%s", nvmfr_last_error());
+	cr_assert_eq(nvmfr_discovery_info(d, &info), 0);
+	cr_expect_eq(info.unreached, 3u);
+	/* Virtual time, by a clock of the library's own: a Keep Alive each 5 s. */
+	cr_expect(flow_counters(&r.f).keep_alives - before.keep_alives <= 5, "%lu keep-alives",
+		  flow_counters(&r.f).keep_alives - before.keep_alives);
+	cr_expect(flow_logged(&r.f, "twice connect_timeout_ms is over"));
+	nvmfr_discovery_release(d);
+	rig_down(&r);
+}
+
+Test(pool, bad_arguments, .timeout = 60)
+{
+	struct nvmfr_ctrl_opts opts;
+	struct nvmfr_pool *pool;
+	struct rig r;
+
+	rig_up(&r);
+	cr_expect_eq(nvmfr_pool_create(NULL, &r.f.opts, NULL, &pool), -EINVAL);
+	cr_expect_eq(nvmfr_pool_create(r.f.host, NULL, NULL, &pool), -EINVAL);
+	cr_expect_eq(nvmfr_pool_create(r.f.host, &r.f.opts, NULL, NULL), -EINVAL);
+	cr_expect_eq(nvmfr_pool_create(r.f.host, &r.f.opts, &r.f.opts, &pool), -EINVAL);
+	flow_says("the log does");
+	nvmfr_ctrl_opts_init(&opts, sizeof(opts));
+	cr_expect_eq(nvmfr_pool_create(r.f.host, &opts, NULL, &pool), -EINVAL);
+	flow_says("uri");
+	opts.uri = "nvmf+soft://nowhere";
+	cr_expect_eq(nvmfr_pool_create(r.f.host, &opts, NULL, &pool), -ENOENT);
+	cr_expect_null(pool);
+	cr_expect_eq(nvmfr_pool_update(NULL), -EINVAL);
+	cr_expect_eq(nvmfr_pool_timeout_ms(NULL), -EINVAL);
+	cr_expect_null(nvmfr_pool_ctrl(NULL, 0));
+	cr_expect_eq(nvmfr_pool_release(NULL), 0);
+	rig_down(&r);
+}
