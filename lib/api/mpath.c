@@ -15,7 +15,9 @@
 
 void nvmfr_mpath_opts_init(struct nvmfr_mpath_opts *opts, size_t size)
 {
-	struct nvmfr_mpath_opts defaults = { .size = sizeof(defaults), .retry = NVMFR_RETRY_READS, .no_path_timeout_ms = 30000 };
+	struct nvmfr_mpath_opts defaults = {
+		.size = sizeof(defaults), .retry = NVMFR_RETRY_READS, .no_path_timeout_ms = 30000
+	};
 
 	nvmfr__opts_init(opts, size, &defaults, sizeof(defaults));
 }
