@@ -1337,18 +1337,11 @@ enum nvmfr_mpath_policy {
 	NVMFR_MPATH_NUMA             /**< those whose device is on the calling thread's NUMA node, in turn; else all */
 };
 
-/** Which I/Os are issued again when their path failed them. */
-enum nvmfr_mpath_retry {
-	NVMFR_MPATH_RETRY_READS = 0, /**< reads and flushes */
-	NVMFR_MPATH_RETRY_ALL,       /**< writes, too; one that may have been sent only when no controller can do it late */
-	NVMFR_MPATH_RETRY_NONE       /**< none: failures are the application's, as on a queue pair */
-};
-
 /** Options of a multipath handle. */
 struct nvmfr_mpath_opts {
 	size_t size;                 /**< sizeof this struct; set by init */
 	uint32_t policy;             /**< enum nvmfr_mpath_policy */
-	uint32_t retry;              /**< enum nvmfr_mpath_retry */
+	uint32_t retry;              /**< enum nvmfr_retry: what is issued again when its path failed it; flushes as reads */
 	uint32_t no_path_timeout_ms; /**< an I/O waits so long for a path that can be used; 0: not at all */
 	uint32_t flags;              /**< zero */
 };

@@ -15,14 +15,16 @@
 
 void nvmfr_mpath_opts_init(struct nvmfr_mpath_opts *opts, size_t size)
 {
-	struct nvmfr_mpath_opts defaults = { .size = sizeof(defaults), .no_path_timeout_ms = 30000 };
+	struct nvmfr_mpath_opts defaults = {
+		.size = sizeof(defaults), .retry = NVMFR_RETRY_READS, .no_path_timeout_ms = 30000
+	};
 
 	nvmfr__opts_init(opts, size, &defaults, sizeof(defaults));
 }
 
 static int check_opts(const struct nvmfr_mpath_opts *opts)
 {
-	if (opts->policy > NVMFR_MPATH_NUMA || opts->retry > NVMFR_MPATH_RETRY_NONE || opts->flags)
+	if (opts->policy > NVMFR_MPATH_NUMA || opts->retry > NVMFR_RETRY_ALL || opts->flags)
 		return nvmfr__fail(-EINVAL, "nvmfr_mpath_opts: policy %u, retry %u and flags %xh cannot be",
 				   opts->policy, opts->retry, opts->flags);
 	return 0;

@@ -242,11 +242,11 @@ static void drop_boot(struct entry *entry)
 }
 
 /*
- * Until when the old controller may carry out what was sent to it. It need not notice the loss before its
+ * The old controller need not notice the loss before its
  * keep-alive timer is over, which it may look at once a timeout only (with traffic for keep-alive: twice as late).
  * Then it has CQT to end what is in work (NVMe Base 2.1, Keep Alive and Communication Loss Handling).
  */
-static uint64_t doubt_ends(const struct nvmfr_ctrl *ctrl, uint64_t now)
+uint64_t nvmfr__ioqueue_doubt_ends(const struct nvmfr_ctrl *ctrl, uint64_t now)
 {
 	uint64_t unit = ctrl->id.kas * UINT64_C(100), kato = ctrl->kato_ms;
 	unsigned int times = ctrl->id.ctratt & NVME_CTRATT_TBKAS ? 3 : 2;
@@ -263,7 +263,7 @@ static void start_timers(struct entry *entry, bool recovering)
 	const struct nvmfr_ctrl *ctrl = entry->ctrl;
 	uint64_t now = ctrl_now(ctrl);
 
-	entry->qp->link.doubt_ns = doubt_ends(ctrl, now);
+	entry->qp->link.doubt_ns = nvmfr__ioqueue_doubt_ends(ctrl, now);
 	entry->fast_fail_ns = recovering && ctrl->opts.fast_io_fail_ms ? now + MS_NS(ctrl->opts.fast_io_fail_ms) : 0;
 }
 

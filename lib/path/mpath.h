@@ -62,7 +62,7 @@ struct way {
 	bool leaving;
 	bool told; /* why it has no queue pair */
 	int numa_node;
-	uint64_t doubt_ns; /* how long a controller may still do what was sent this way; 0: nobody knows */
+	uint64_t doubt_ns; /* how long a controller may still do what was sent this way; UINT64_MAX: nobody knows */
 	uint64_t look_ns; /* the ANA log is not to be asked for again before */
 	struct nvmfr_ctrl *ctrl; /* valid under the host's lock while the member is */
 };

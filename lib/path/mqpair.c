@@ -147,8 +147,8 @@ static void told(struct nvmfr_mqpair *mq, struct mio *mio, struct nvmfr_completi
 static bool may_retry(const struct nvmfr_mqpair *mq, const struct mio *mio)
 {
 	switch (mq->mpath->opts.retry) {
-	case NVMFR_MPATH_RETRY_ALL: return true;
-	case NVMFR_MPATH_RETRY_READS: return mio->io.op == NVMFR_OP_READ || mio->io.op == NVMFR_OP_FLUSH;
+	case NVMFR_RETRY_ALL: return true;
+	case NVMFR_RETRY_READS: return mio->io.op == NVMFR_OP_READ || mio->io.op == NVMFR_OP_FLUSH;
 	default: return false;
 	}
 }
@@ -188,7 +188,7 @@ static bool again(struct nvmfr_mqpair *mq, struct mio *mio, struct nvmfr_complet
 	bool doubt = lost && is_write(mio);
 	uint64_t now;
 
-	if ((!refused && !lost) || !may_retry(mq, mio) || (doubt && !way->doubt_ns))
+	if ((!refused && !lost) || !may_retry(mq, mio) || (doubt && way->doubt_ns == UINT64_MAX))
 		return false;
 	mio->losses += lost;
 	if (mio->losses > MPATH_LOSSES)

@@ -72,7 +72,7 @@ static void make_qpair(struct nvmfr_mqpair *mq, struct way *way)
 	}
 	way->told = false;
 	way->numa_node = ctrl->numa_node;
-	way->doubt_ns = ctrl->kato_ms ? MS_NS(2 * (uint64_t)ctrl->kato_ms + ctrl->id.cqt) : 0;
+	way->doubt_ns = nvmfr__ioqueue_doubt_ends(ctrl, 0);
 	nvmfr__service_wake(mq->host);
 }
 

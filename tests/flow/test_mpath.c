@@ -86,7 +86,7 @@ static uint64_t now_ms(const struct rig *r)
 Test(mpath, round_robin, .timeout = 60)
 {
 	for (uint32_t policy = 0; policy <= NVMFR_MPATH_NUMA; policy += NVMFR_MPATH_NUMA) {
-		struct nvmfr_mpath_opts opts = defaults(NVMFR_MPATH_RETRY_READS);
+		struct nvmfr_mpath_opts opts = defaults(NVMFR_RETRY_READS);
 		unsigned int n[2];
 		struct rig r;
 
@@ -105,7 +105,7 @@ Test(mpath, round_robin, .timeout = 60)
 
 Test(mpath, least_bytes, .timeout = 60)
 {
-	struct nvmfr_mpath_opts opts = defaults(NVMFR_MPATH_RETRY_READS);
+	struct nvmfr_mpath_opts opts = defaults(NVMFR_RETRY_READS);
 	struct nvmfr_io io;
 	unsigned int n[2];
 	struct rig r;
@@ -142,7 +142,7 @@ Test(mpath, only_the_best_state_is_used, .timeout = 60)
 		{ { NVMFR_ANA_CHANGE, NVMFR_ANA_NON_OPTIMIZED }, { false, true } },
 		{ { 7, NVMFR_ANA_OPTIMIZED }, { false, true } }, /* reserved */
 	};
-	struct nvmfr_mpath_opts opts = defaults(NVMFR_MPATH_RETRY_READS);
+	struct nvmfr_mpath_opts opts = defaults(NVMFR_RETRY_READS);
 	unsigned int n[2];
 	struct rig r;
 
@@ -235,7 +235,7 @@ static void load_end(struct rig *r, struct load *l)
 /* A port shut under a verified load, opened again; then the other one. No I/O fails, none is told twice. */
 Test(mpath, a_path_lost_under_load, .timeout = 120)
 {
-	struct nvmfr_mpath_opts opts = defaults(NVMFR_MPATH_RETRY_ALL);
+	struct nvmfr_mpath_opts opts = defaults(NVMFR_RETRY_ALL);
 	struct load l = { .seed = flow_seed(11) };
 	unsigned int n[2];
 	uint64_t before;
@@ -270,7 +270,7 @@ Test(mpath, a_path_lost_under_load, .timeout = 120)
 
 Test(mpath, a_group_switched_under_load, .timeout = 120)
 {
-	struct nvmfr_mpath_opts opts = defaults(NVMFR_MPATH_RETRY_ALL);
+	struct nvmfr_mpath_opts opts = defaults(NVMFR_RETRY_ALL);
 	struct load l = { .seed = flow_seed(12) };
 	unsigned int n[2];
 	struct rig r;
@@ -304,14 +304,14 @@ Test(mpath, what_is_issued_again, .timeout = 60)
 		uint8_t op;
 		int32_t result;
 	} rows[] = {
-		{ NVMFR_MPATH_RETRY_NONE, NVMFR_OP_READ, -ECONNABORTED },
-		{ NVMFR_MPATH_RETRY_NONE, NVMFR_OP_WRITE, -ECONNABORTED },
-		{ NVMFR_MPATH_RETRY_READS, NVMFR_OP_READ, 0 },
-		{ NVMFR_MPATH_RETRY_READS, NVMFR_OP_FLUSH, 0 },
-		{ NVMFR_MPATH_RETRY_READS, NVMFR_OP_WRITE, -ECONNABORTED },
-		{ NVMFR_MPATH_RETRY_ALL, NVMFR_OP_READ, 0 },
-		{ NVMFR_MPATH_RETRY_ALL, NVMFR_OP_WRITE, 0 },
-		{ NVMFR_MPATH_RETRY_ALL, NVMFR_OP_WRITE_ZEROES, 0 },
+		{ NVMFR_RETRY_NONE, NVMFR_OP_READ, -ECONNABORTED },
+		{ NVMFR_RETRY_NONE, NVMFR_OP_WRITE, -ECONNABORTED },
+		{ NVMFR_RETRY_READS, NVMFR_OP_READ, 0 },
+		{ NVMFR_RETRY_READS, NVMFR_OP_FLUSH, 0 },
+		{ NVMFR_RETRY_READS, NVMFR_OP_WRITE, -ECONNABORTED },
+		{ NVMFR_RETRY_ALL, NVMFR_OP_READ, 0 },
+		{ NVMFR_RETRY_ALL, NVMFR_OP_WRITE, 0 },
+		{ NVMFR_RETRY_ALL, NVMFR_OP_WRITE_ZEROES, 0 },
 	};
 
 	for (unsigned int i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -332,7 +332,7 @@ Test(mpath, what_is_issued_again, .timeout = 60)
 /* Not before its old controller cannot do it any more: twice KATO. A read goes at once. */
 Test(mpath, a_write_in_doubt_waits, .timeout = 60)
 {
-	struct nvmfr_mpath_opts opts = defaults(NVMFR_MPATH_RETRY_ALL);
+	struct nvmfr_mpath_opts opts = defaults(NVMFR_RETRY_ALL);
 	struct nvmfr_completion done;
 	struct rig r;
 
@@ -355,7 +355,7 @@ Test(mpath, a_write_in_doubt_waits, .timeout = 60)
 
 Test(mpath, both_gone, .timeout = 60)
 {
-	struct nvmfr_mpath_opts opts = defaults(NVMFR_MPATH_RETRY_ALL);
+	struct nvmfr_mpath_opts opts = defaults(NVMFR_RETRY_ALL);
 	unsigned int aborted = 0, unreachable = 0;
 	struct nvmfr_completion done;
 	struct rig r;
@@ -385,7 +385,7 @@ Test(mpath, both_gone, .timeout = 60)
 
 Test(mpath, all_inaccessible_then_one_comes_back, .timeout = 60)
 {
-	struct nvmfr_mpath_opts opts = defaults(NVMFR_MPATH_RETRY_READS);
+	struct nvmfr_mpath_opts opts = defaults(NVMFR_RETRY_READS);
 	struct nvmfr_completion done;
 	struct rig r;
 
@@ -405,7 +405,7 @@ Test(mpath, all_inaccessible_then_one_comes_back, .timeout = 60)
 /* The time without a path is over, and the transition is not: ANATT counts, then that is over, too. */
 Test(mpath, a_transition_is_waited_for, .timeout = 60)
 {
-	struct nvmfr_mpath_opts opts = defaults(NVMFR_MPATH_RETRY_READS);
+	struct nvmfr_mpath_opts opts = defaults(NVMFR_RETRY_READS);
 	struct nvmfr_completion done;
 	struct rig r;
 
@@ -441,7 +441,7 @@ Test(mpath, path_statuses, .timeout = 60)
 		{ 0x4302, -EREMOTEIO }, /* DNR */
 		{ STATUS_UNRECOVERED_READ, -EREMOTEIO },
 	};
-	struct nvmfr_mpath_opts opts = defaults(NVMFR_MPATH_RETRY_ALL);
+	struct nvmfr_mpath_opts opts = defaults(NVMFR_RETRY_ALL);
 
 	for (unsigned int i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct nvmfr_soft_fault fault =
@@ -463,7 +463,7 @@ Test(mpath, path_statuses, .timeout = 60)
 /* A controller that refuses for ever ends within the time. */
 Test(mpath, refused_for_ever, .timeout = 60)
 {
-	struct nvmfr_mpath_opts opts = defaults(NVMFR_MPATH_RETRY_ALL);
+	struct nvmfr_mpath_opts opts = defaults(NVMFR_RETRY_ALL);
 	struct nvmfr_soft_fault fault =
 		flow_fault(NVMFR_SOFT_FAULT_STATUS, NVMFR_SOFT_ANY, OPC_WRITE, NVMFR_SOFT_ANY, 0x302);
 	struct rig r;
@@ -480,7 +480,7 @@ Test(mpath, refused_for_ever, .timeout = 60)
 
 Test(mpath, added_and_removed, .timeout = 60)
 {
-	struct nvmfr_mpath_opts opts = defaults(NVMFR_MPATH_RETRY_READS);
+	struct nvmfr_mpath_opts opts = defaults(NVMFR_RETRY_READS);
 	unsigned int n[2];
 	struct rig r;
 
@@ -515,7 +515,7 @@ Test(mpath, added_and_removed, .timeout = 60)
 /* Handles before there is a path, and a controller that connects still. */
 Test(mpath, io_before_the_first_path, .timeout = 60)
 {
-	struct nvmfr_mpath_opts opts = defaults(NVMFR_MPATH_RETRY_READS);
+	struct nvmfr_mpath_opts opts = defaults(NVMFR_RETRY_READS);
 	struct rig r = { .mem = NULL };
 
 	flow_host(&r.f);
@@ -543,7 +543,7 @@ Test(mpath, io_before_the_first_path, .timeout = 60)
 Test(mpath, what_is_no_path, .timeout = 60)
 {
 	static const uint8_t other[16] = { 1, 2, 3 };
-	struct nvmfr_mpath_opts opts = defaults(NVMFR_MPATH_RETRY_READS);
+	struct nvmfr_mpath_opts opts = defaults(NVMFR_RETRY_READS);
 	struct nvmfr_ctrl *third;
 	unsigned int n[2];
 	struct rig r;
@@ -575,7 +575,7 @@ Test(mpath, what_is_no_path, .timeout = 60)
 
 Test(mpath, another_subsystem, .timeout = 60)
 {
-	struct nvmfr_mpath_opts opts = defaults(NVMFR_MPATH_RETRY_READS);
+	struct nvmfr_mpath_opts opts = defaults(NVMFR_RETRY_READS);
 	struct nvmfr_soft_target *target;
 	struct nvmfr_soft_opts soft = flow_soft_opts();
 	struct nvmfr_ctrl *third;
@@ -595,7 +595,7 @@ Test(mpath, another_subsystem, .timeout = 60)
 
 Test(mpath, bad_arguments, .timeout = 60)
 {
-	struct nvmfr_mpath_opts opts = defaults(NVMFR_MPATH_RETRY_READS);
+	struct nvmfr_mpath_opts opts = defaults(NVMFR_RETRY_READS);
 	struct nvmfr_mqpair_path path = { .size = sizeof(path) };
 	struct nvmfr_completion done;
 	struct nvmfr_mpath *mpath;

@@ -43,7 +43,7 @@ static void *work(void *arg)
 
 static void in_real_time(struct rig *r)
 {
-	struct nvmfr_mpath_opts opts = defaults(NVMFR_MPATH_RETRY_READS);
+	struct nvmfr_mpath_opts opts = defaults(NVMFR_RETRY_READS);
 
 	*r = (struct rig){ .mem = NULL };
 	flow_host_thread(&r->f);

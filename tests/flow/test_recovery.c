@@ -206,36 +206,6 @@ Test(recovery, other_ends_meanwhile, .timeout = 60)
 	flow_down(&f);
 }
 
-/* A submit, or a look at the state, is the first to hear of the loss: the group's poll goes on from there. */
-Test(recovery, a_member_whose_submit_hears_of_it_first, .timeout = 60)
-{
-	struct flow f = recovering(60000, 100);
-	struct nvmfr_qpair_opts opts = flow_qpair_opts(8);
-	struct nvmfr_completion done[16];
-	struct nvmfr_buffer *buf = flow_alloc(&f, BLOCK);
-	struct nvmfr_group *group;
-	struct nvmfr_qpair *qp;
-
-	cr_assert_eq(nvmfr_group_create(f.host, NULL, &group), 0);
-	opts.group = group;
-	cr_assert_eq(nvmfr_qpair_create(f.ctrl, &opts, &qp), 0);
-	cr_assert_eq(nvmfr_qpair_wait(qp, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
-	cr_expect_eq(nvmfr_group_poll(group, done, 16), 0); /* it has seen this tick */
-	cr_assert_eq(nvmfr_read(qp, f.nsid, 0, 1, buf, 0, 0), 0);
-	nvmfr_soft_drop(f.target);
-	flow_settle(&f);
-	cr_expect_eq(nvmfr_read(qp, f.nsid, 0, 1, buf, 0, 0), -EAGAIN);
-	cr_expect_eq(nvmfr_group_poll(group, done, 16), 1);
-	flow_idle_ms(&f, 1000);
-	cr_expect_eq(nvmfr_group_poll(group, done, 16), 0);
-	cr_expect_eq(nvmfr_read(qp, f.nsid, 0, 1, buf, 0, 0), 0, "%s", nvmfr_last_error());
-	cr_expect_eq(nvmfr_group_wait(group, done, 1, 16, FLOW_WAIT_MS), 1);
-	nvmfr_qpair_destroy(qp);
-	cr_expect_eq(nvmfr_group_destroy(group), 0);
-	flow_release(buf);
-	flow_down(&f);
-}
-
 Test(recovery, members_of_a_group, .timeout = 60)
 {
 	struct flow f = recovering(60000, 100);

@@ -84,7 +84,7 @@ static int paths_open(struct session *s)
 	int err;
 
 	nvmfr_mpath_opts_init(&opts, sizeof(opts));
-	opts.retry = NVMFR_MPATH_RETRY_ALL;
+	opts.retry = NVMFR_RETRY_ALL;
 	err = nvmfr_mpath_create(s->host, &opts, &s->mpath);
 	if (!err)
 		err = nvmfr_mpath_add(s->mpath, s->ctrl);

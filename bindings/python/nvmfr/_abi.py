@@ -75,13 +75,6 @@ class MpathPolicy(enum.IntEnum):
     NUMA = 2
 
 
-class MpathRetry(enum.IntEnum):
-    """Which I/Os are issued again when their path failed them."""
-    RETRY_READS = 0
-    RETRY_ALL = 1
-    RETRY_NONE = 2
-
-
 class EventType(enum.IntEnum):
     """What an event tells."""
     STATE = 1
@@ -496,7 +489,6 @@ ENUMS: Dict[str, Tuple[str, Type[enum.IntEnum]]] = {  # prefix in C, class here
     "nvmfr_retry": ("NVMFR_RETRY_", Retry),
     "nvmfr_ana_state": ("NVMFR_ANA_", AnaState),
     "nvmfr_mpath_policy": ("NVMFR_MPATH_", MpathPolicy),
-    "nvmfr_mpath_retry": ("NVMFR_MPATH_", MpathRetry),
     "nvmfr_op": ("NVMFR_OP_", Op),
     "nvmfr_qpair_flags": ("NVMFR_QPAIR_", QpairFlag),  # type: ignore[dict-item]
     "nvmfr_io_flags": ("NVMFR_IO_", IoFlag),  # type: ignore[dict-item]
