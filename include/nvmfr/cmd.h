@@ -284,6 +284,134 @@ NVMFR_API NVMFR_MUST_CHECK int nvmfr_copy(struct nvmfr_qpair *qp, uint32_t nsid,
 					  const struct nvmfr_range *ranges, unsigned int n, struct nvmfr_buffer *list,
 					  uint64_t list_offset_bytes, uint64_t user_data);
 
+/**
+ * Submits a fused Compare and Write: the blocks are written if they are what the Compare names, and nobody else's
+ * command comes in between. Two commands in order, and two completions. Where the blocks differ the Compare ends
+ * with status Compare Failure (0285h), the Write with Failed Fused Command (0009h), and nothing was written.
+ *
+ * @param qp    the queue pair, of depth 2 or more
+ * @param pair  a NVMFR_OP_COMPARE and then a NVMFR_OP_WRITE of the same namespace, lba and nblocks; each of one buffer
+ *              (no NVMFR_IO_VEC) and one command's length at most, user_data its own. How many blocks are compared
+ *              and written as one is in Identify Controller, ACWU. Read only, free again on return
+ *
+ * Threads: the owner.
+ * Returns: 0 both are on their way; as nvmfr_write(), and neither is; -EAGAIN also where there is room for one only;
+ * -EOPNOTSUPP the controller has no fused Compare and Write (FUSES), or no Compare.
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_compare_and_write(struct nvmfr_qpair *qp, const struct nvmfr_io *pair);
+
+/** What nvmfr_reserve() does. */
+enum nvmfr_reserve_action {
+	NVMFR_RESERVE_REGISTER = 0,     /**< this host becomes a registrant with other_key */
+	NVMFR_RESERVE_UNREGISTER = 1,   /**< and is none any more; a reservation that it alone holds ends */
+	NVMFR_RESERVE_REPLACE = 2,      /**< other_key instead of key */
+	NVMFR_RESERVE_ACQUIRE = 3,      /**< takes the reservation, as a registrant */
+	NVMFR_RESERVE_PREEMPT = 4,      /**< unregisters who has other_key, and takes the reservation if that was the holder's */
+	NVMFR_RESERVE_PREEMPT_ABORT = 5, /**< the same, and aborts their commands */
+	NVMFR_RESERVE_RELEASE = 6,      /**< ends the reservation of that type, as its holder */
+	NVMFR_RESERVE_CLEAR = 7         /**< ends it and unregisters all */
+};
+
+/** Types of a reservation. */
+enum nvmfr_reserve_type {
+	NVMFR_RESERVE_WRITE_EXCLUSIVE = 1,             /**< the holder alone writes */
+	NVMFR_RESERVE_EXCLUSIVE = 2,                   /**< the holder alone reads and writes */
+	NVMFR_RESERVE_WRITE_EXCLUSIVE_REGISTRANTS = 3, /**< registrants write; one holds it */
+	NVMFR_RESERVE_EXCLUSIVE_REGISTRANTS = 4,       /**< registrants read and write; one holds it */
+	NVMFR_RESERVE_WRITE_EXCLUSIVE_ALL = 5,         /**< registrants write; all hold it */
+	NVMFR_RESERVE_EXCLUSIVE_ALL = 6                /**< registrants read and write; all hold it */
+};
+
+/** Flags of nvmfr_reserve(). */
+enum nvmfr_reserve_flags {
+	NVMFR_RESERVE_IGNORE_KEY = 1, /**< key is not looked at (IEKEY) */
+	NVMFR_RESERVE_PERSIST = 2,    /**< when registering: what there is outlives the target's loss of power (CPTPL) */
+	NVMFR_RESERVE_NO_PERSIST = 4  /**< it does not */
+};
+
+/** A change of registrations or of the reservation of a namespace. */
+struct nvmfr_reserve {
+	uint32_t nsid;      /**< namespace */
+	uint8_t action;     /**< enum nvmfr_reserve_action */
+	uint8_t type;       /**< enum nvmfr_reserve_type, to acquire, preempt and release; else 0 */
+	uint16_t flags;     /**< enum nvmfr_reserve_flags */
+	uint64_t key;       /**< this host's, as registered */
+	uint64_t other_key; /**< to register or replace: the new one; to preempt: the others' */
+	uint64_t reserved;  /**< zero */
+};
+
+/** Room in `keys` that nvmfr_reserve() takes. */
+#define NVMFR_RESERVE_KEY_BYTES 16
+
+/**
+ * Submits a reservation command (Register, Acquire or Release). Hosts are told apart by their host ID
+ * (nvmfr_host_opts.hostid), not by controllers: all associations of a host are one registrant. What the
+ * reservation does not allow, this or another's I/O, completes with status Reservation Conflict (0083h).
+ *
+ * @param qp                 the queue pair
+ * @param what               read only, free again on return
+ * @param keys               receives the command's keys: NVMFR_RESERVE_KEY_BYTES that must stay as they are until the
+ *                           completion; registered with NVMFR_ACCESS_BOTH, not a dma-buf
+ * @param keys_offset_bytes  any alignment
+ * @param user_data          comes back in the completion
+ *
+ * Threads: the owner.
+ * Returns: as nvmfr_write(); -EOPNOTSUPP the controller has no reservations (ONCS bit 5).
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_reserve(struct nvmfr_qpair *qp, const struct nvmfr_reserve *what,
+					     struct nvmfr_buffer *keys, uint64_t keys_offset_bytes,
+					     uint64_t user_data);
+
+/**
+ * Submits a Reservation Report, with host IDs of 128 bits: 64 bytes and 64 for each registrant, for
+ * nvmfr_parse_reservations(). What does not fit is not sent.
+ *
+ * @param qp            the queue pair
+ * @param nsid          namespace
+ * @param buf           receives it
+ * @param offset_bytes  any alignment
+ * @param len_bytes     a multiple of 4, 64 or more
+ * @param user_data     comes back in the completion
+ *
+ * Threads: the owner.
+ * Returns: as nvmfr_read(); -EOPNOTSUPP the controller has no reservations (ONCS bit 5).
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_report_reservations(struct nvmfr_qpair *qp, uint32_t nsid,
+							 struct nvmfr_buffer *buf, uint64_t offset_bytes,
+							 uint64_t len_bytes, uint64_t user_data);
+
+/** What a report says of the namespace. */
+struct nvmfr_reservation {
+	uint32_t generation;  /**< counts changes of registrations */
+	uint16_t registrants; /**< that there are: a controller of a registered host counts each */
+	uint8_t type;         /**< enum nvmfr_reserve_type; 0: there is no reservation */
+	uint8_t persists;     /**< it outlives the target's loss of power */
+};
+
+/** A controller of a registered host. */
+struct nvmfr_registrant {
+	uint64_t key;        /**< its host's */
+	uint8_t hostid[16];  /**< its host */
+	uint16_t cntlid;     /**< FFFFh: none at the moment */
+	uint8_t holds;       /**< its host holds the reservation */
+	uint8_t reserved[5]; /**< zero */
+};
+
+/**
+ * Decodes a report.
+ *
+ * @param page   as it came
+ * @param bytes  of it, 64 or more
+ * @param out    filled
+ * @param list   receives at most max registrants; NULL with 0
+ * @param max    so many
+ *
+ * Threads: any.
+ * Returns: how many there are in list; -EINVAL.
+ */
+NVMFR_API NVMFR_MUST_CHECK int nvmfr_parse_reservations(const void *page, size_t bytes, struct nvmfr_reservation *out,
+							struct nvmfr_registrant *list, unsigned int max);
+
 #ifdef __cplusplus
 }
 #endif

@@ -545,7 +545,7 @@ enum nvmfr_event_type {
 enum nvmfr_ns_change {
 	NVMFR_NS_CHANGE_SIZE = 1,     /**< its capacity */
 	NVMFR_NS_CHANGE_FORMAT = 2,   /**< block size or metadata */
-	NVMFR_NS_CHANGE_IDENTITY = 4, /**< NGUID, UUID or EUI-64: it is not the same namespace */
+	NVMFR_NS_CHANGE_IDENTITY = 4, /**< NGUID, UUID or EUI-64: another namespace; older queue pairs answer -ESTALE */
 	NVMFR_NS_CHANGE_PROTECTION = 8 /**< write protection */
 };
 
@@ -785,7 +785,7 @@ struct nvmfr_qpair_opts {
 	size_t size;              /**< sizeof this struct; set by init */
 	uint16_t depth;           /**< commands in flight wanted, 1 to 4095; the controller may grant fewer */
 	uint16_t max_descriptors; /**< SGL descriptors a vectored command may use, 1 to 16; the controller may allow fewer */
-	uint32_t io_timeout_ms;   /**< a command unanswered for so long ends the association; 0: never */
+	uint32_t io_timeout_ms;   /**< a command unanswered for so long is aborted, or else the association; 0: never */
 	uint64_t qpair_data;      /**< comes back in each completion */
 	uint32_t flags;           /**< enum nvmfr_qpair_flags */
 	uint32_t retry;           /**< enum nvmfr_retry; other than 0 costs memory, and needs a ctrl_loss_timeout_ms */
@@ -1118,7 +1118,7 @@ struct nvmfr_completion {
 	uint64_t user_data;  /**< the I/O's */
 	uint64_t qpair_data; /**< the queue pair's */
 	int32_t result;      /**< 0; -EREMOTEIO see status; -ECONNABORTED lost with the connection, outcome unknown; -ETIMEDOUT */
-	uint16_t status;     /**< NVMe status, CQE dword 3 bits 31:17; 0 when the failure was local */
+	uint16_t status;     /**< NVMe status, CQE dword 3 bits 31:17 (with -ETIMEDOUT: it was aborted); 0 when the failure was local */
 	uint16_t flags;      /**< zero */
 	uint64_t cqe_result; /**< CQE dwords 0 and 1 in host byte order; 0 when synthesized or split */
 };
@@ -1137,8 +1137,9 @@ struct nvmfr_completion {
  * Threads: the owner.
  * Returns: 0 accepted, one completion will come; -EAGAIN no room, poll first, or the queue pair is still
  * connecting, or was lost and is connected anew; -EINVAL or -ERANGE a bad argument, nothing was sent; -ENOENT
- * no such namespace; -EOPNOTSUPP a format (metadata, protection information, other command set) or command
- * that cannot be; -ENOTCONN lost, or for longer than fast_io_fail_ms; -EOWNERDEAD in a forked child.
+ * no such namespace; -ESTALE another namespace has its ID since this queue pair was made; -EOPNOTSUPP a
+ * format (metadata, protection information, other command set) or command that cannot be; -ENOTCONN lost,
+ * or for longer than fast_io_fail_ms; -EOWNERDEAD in a forked child.
  */
 NVMFR_API NVMFR_MUST_CHECK int nvmfr_read(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, uint64_t nblocks,
 					  struct nvmfr_buffer *buf, uint64_t offset_bytes, uint64_t user_data);

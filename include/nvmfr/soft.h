@@ -25,7 +25,8 @@ struct nvmfr_soft_target;
 /** Flags of nvmfr_soft_opts. */
 enum nvmfr_soft_flags {
 	NVMFR_SOFT_THREAD = 1,    /**< progress in a thread of its own instead of inside poll */
-	NVMFR_SOFT_DENY_HOSTS = 2 /**< refuses every host (Connect Invalid Host) */
+	NVMFR_SOFT_DENY_HOSTS = 2, /**< refuses every host (Connect Invalid Host) */
+	NVMFR_SOFT_TBKAS = 4      /**< traffic counts as keep-alive (Identify Controller CTRATT bit 6) */
 };
 
 /** What a target says of itself. Values go out as they are, also odd ones. */
@@ -58,7 +59,8 @@ struct nvmfr_soft_opts {
 
 /**
  * Fills opts with defaults: in-capsule 8 KiB, MDTS 1 MiB, 16 descriptors, queues of 1024 entries, 64 queues;
- * ONCS with Compare, Dataset Management, Write Zeroes, Timestamp, Verify and Copy.
+ * ONCS with Compare, Dataset Management, Write Zeroes, reservations, Timestamp, Verify and Copy. Fused Compare and
+ * Write goes with Compare.
  *
  * @param opts  to fill
  * @param size  sizeof *opts
@@ -152,6 +154,22 @@ NVMFR_API int nvmfr_soft_ns_remove(struct nvmfr_soft_target *target, uint32_t ns
  */
 NVMFR_API int nvmfr_soft_ns_resize(struct nvmfr_soft_target *target, uint32_t nsid, uint64_t size_bytes);
 
+struct nvmfr_reserve;
+
+/**
+ * Does what a reservation command of another host would (nvmfr_reserve() in cmd.h), so that a program can see how it
+ * stands conflicts.
+ *
+ * @param target  the target
+ * @param what    read only
+ * @param hostid  the other host's, 16 bytes
+ *
+ * Threads: any.
+ * Returns: the command's NVMe status, 0 where it was done; -EINVAL; -ENOENT no such namespace.
+ */
+NVMFR_API int nvmfr_soft_reserve(struct nvmfr_soft_target *target, const struct nvmfr_reserve *what,
+				 const uint8_t *hostid);
+
 /** Ports of a target, counted from 1: ways to it, each with ANA states of its own. */
 #define NVMFR_SOFT_PORTS 8
 
@@ -236,7 +254,8 @@ enum nvmfr_soft_fault_kind {
 	NVMFR_SOFT_FAULT_CM_STALE,       /**< refuses the connection as stale */
 	NVMFR_SOFT_FAULT_CM_SILENCE,     /**< never answers the connection request */
 	NVMFR_SOFT_FAULT_CM_UNREACHABLE, /**< the address does not answer */
-	NVMFR_SOFT_FAULT_CM_DISCONNECT   /**< drops the connection right after it was established */
+	NVMFR_SOFT_FAULT_CM_DISCONNECT,  /**< drops the connection right after it was established */
+	NVMFR_SOFT_FAULT_STUCK           /**< does not answer nor do it, but can be aborted: one command of a queue at a time */
 };
 
 /** Matches any value of that field. */

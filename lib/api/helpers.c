@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The usual admin commands, a function each: nvmfr_admin() with the dwords filled in. */
 #include <errno.h>
+#include <string.h>
 
 #include <nvmfr/cmd.h>
 
@@ -9,6 +10,7 @@
 #include "ctrl/passthrough.h"
 #include "wire/admin.h"
 #include "wire/logpage.h"
+#include "wire/reserve.h"
 
 enum {
 	LOG_PIECE_BYTES = 4096,
@@ -197,4 +199,39 @@ int nvmfr_read_smart(struct nvmfr_ctrl *ctrl, uint32_t nsid, struct nvmfr_smart 
 	full.size = sizeof(full);
 	nvmfr__opts_export(smart, smart->size, &full, sizeof(full));
 	return 0;
+}
+
+/* ---- reservations -------------------------------------------------------------------------------- */
+
+int nvmfr_parse_reservations(const void *page, size_t bytes, struct nvmfr_reservation *out,
+			     struct nvmfr_registrant *list, unsigned int max)
+{
+	struct nvme_resv_status status;
+	size_t room, n;
+
+	if (!page || bytes < sizeof(status) || !out || (max && !list))
+		return nvmfr__fail(-EINVAL, "page, out or list is NULL, or %zu bytes are no report",
+				   bytes);
+	memcpy(&status, page, sizeof(status));
+	n = status.regctl[0] | (size_t)status.regctl[1] << 8;
+	room = (bytes - sizeof(status)) / sizeof(struct nvme_resv_registrant);
+	*out = (struct nvmfr_reservation){
+		.generation = from_le32(status.gen),
+		.registrants = (uint16_t)n,
+		.type = status.rtype,
+		.persists = status.ptpls & 1,
+	};
+	n = n < room ? n : room;
+	n = n < max ? n : max;
+	for (size_t i = 0; i < n; i++) {
+		struct nvme_resv_registrant wire;
+
+		memcpy(&wire, (const unsigned char *)page + sizeof(status) + i * sizeof(wire),
+		       sizeof(wire));
+		list[i] = (struct nvmfr_registrant){ .key = from_le64(wire.rkey),
+						     .cntlid = from_le16(wire.cntlid),
+						     .holds = wire.rcsts & 1 };
+		memcpy(list[i].hostid, wire.hostid, sizeof(wire.hostid));
+	}
+	return (int)n;
 }

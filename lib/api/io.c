@@ -8,6 +8,7 @@
 #include "queue/command.h"
 #include "queue/prepared.h"
 #include "queue/ranges.h"
+#include "queue/reserve.h"
 
 static __attribute__((noinline, cold)) int bad(const char *what)
 {
@@ -59,6 +60,29 @@ int nvmfr_copy(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba, const struct
 	if (!qp || !ranges)
 		return bad("qp or ranges is NULL");
 	return nvmfr__qpair_copy(qp, nsid, lba, ranges, n, list, list_offset_bytes, user_data);
+}
+
+int nvmfr_compare_and_write(struct nvmfr_qpair *qp, const struct nvmfr_io *pair)
+{
+	if (!qp || !pair)
+		return bad("qp or pair is NULL");
+	return nvmfr__qpair_fused(qp, pair);
+}
+
+int nvmfr_reserve(struct nvmfr_qpair *qp, const struct nvmfr_reserve *what, struct nvmfr_buffer *keys,
+		  uint64_t keys_offset_bytes, uint64_t user_data)
+{
+	if (!qp || !what)
+		return bad("qp or what is NULL");
+	return nvmfr__qpair_reserve(qp, what, keys, keys_offset_bytes, user_data);
+}
+
+int nvmfr_report_reservations(struct nvmfr_qpair *qp, uint32_t nsid, struct nvmfr_buffer *buf, uint64_t offset_bytes,
+			      uint64_t len_bytes, uint64_t user_data)
+{
+	if (!qp)
+		return bad("qp is NULL");
+	return nvmfr__qpair_report(qp, nsid, buf, offset_bytes, len_bytes, user_data);
 }
 
 int nvmfr_prepare(struct nvmfr_qpair *qp, const struct nvmfr_io *ios, unsigned int n,

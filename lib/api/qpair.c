@@ -111,14 +111,11 @@ static int let_go(struct nvmfr_qpair *qp)
 }
 
 /* The service does it all. */
-static void await_alone(struct nvmfr_qpair *qp, int timeout_ms)
+static void await_alone(struct nvmfr_qpair *qp, uint64_t deadline)
 {
 	struct nvmfr_host *host = qpair_host(qp);
-	uint64_t deadline;
 
 	pthread_mutex_lock(&host->lock);
-	deadline =
-		timeout_ms < 0 ? UINT64_MAX : nvmfr__clock_now_ns(&host->clock) + MS_NS(timeout_ms);
 	while (is_coming(&qp->link) && nvmfr__service_wait(host, deadline))
 		;
 	pthread_mutex_unlock(&host->lock);
@@ -138,8 +135,10 @@ static int await_poll(void *object, struct nvmfr_completion *out, unsigned int m
 }
 
 /* The answer to its Connect comes where the group's completions do: this thread has to look. */
-static int await_in_group(struct nvmfr_qpair *qp, int timeout_ms)
+static int await_in_group(struct nvmfr_qpair *qp, uint64_t deadline)
 {
+	uint64_t now = nvmfr__clock_now_ns(&qpair_host(qp)->clock);
+	int timeout_ms = -1;
 	struct wait_pace pace = { 0 };
 	struct wait_source source = { .host = qpair_host(qp),
 				      .object = qp,
@@ -150,24 +149,43 @@ static int await_in_group(struct nvmfr_qpair *qp, int timeout_ms)
 				      .pending = wait_pending,
 				      .due_ns = wait_due };
 	struct nvmfr_completion none;
-	int n = nvmfr__wait(&source, &none, 1, 1, timeout_ms);
+	int n;
 
+	if (deadline != UINT64_MAX)
+		timeout_ms = now < deadline ? (int)((deadline - now) / MS_NS(1)) : 0;
+	n = nvmfr__wait(&source, &none, 1, 1, timeout_ms);
 	return n < 0 ? n : 0;
+}
+
+/* It may come and be lost again meanwhile: then there is an old connection to let go of once more. */
+static int await(struct nvmfr_qpair *qp, uint64_t deadline)
+{
+	int err = let_go(qp);
+
+	if (!err && qp->group)
+		err = await_in_group(qp, deadline);
+	else if (!err)
+		await_alone(qp, deadline);
+	if (!err)
+		nvmfr__qpair_adopt(qp);
+	return err;
 }
 
 int nvmfr_qpair_wait(struct nvmfr_qpair *qp, int timeout_ms)
 {
+	uint64_t deadline = UINT64_MAX;
 	int err = check_qpair(qp);
 
-	if (!err)
-		err = let_go(qp);
-	if (!err && qp->group)
-		err = await_in_group(qp, timeout_ms);
-	else if (!err)
-		await_alone(qp, timeout_ms);
 	if (err)
 		return err;
-	nvmfr__qpair_adopt(qp);
+	if (timeout_ms >= 0)
+		deadline = nvmfr__clock_now_ns(&qpair_host(qp)->clock) + MS_NS(timeout_ms);
+	do
+		err = await(qp, deadline);
+	while (!err && qp->recovering && qp->state == LINK_LOST &&
+	       nvmfr__clock_now_ns(&qpair_host(qp)->clock) < deadline);
+	if (err)
+		return err;
 	if (qp->state == LINK_LIVE && !qp->broken)
 		return 0;
 	if (qp->state == LINK_CONNECTING || qp->recovering)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The embedded target's public calls: check, import, one call down. */
+#include <nvmfr/cmd.h>
 #include <nvmfr/soft.h>
 
 #include <errno.h>
@@ -8,6 +9,7 @@
 #include "api/check.h"
 #include "base/opts.h"
 #include "fabric/soft.h"
+#include "queue/reserve.h"
 
 enum { NAME_ROOM = sizeof(((struct nvmfr_soft_target *)0)->name) };
 
@@ -173,6 +175,20 @@ int nvmfr_soft_ns_resize(struct nvmfr_soft_target *target, uint32_t nsid, uint64
 	int err = check_target(target);
 
 	return err ? err : nvmfr__soft_ns_resize(target, nsid, size_bytes);
+}
+
+int nvmfr_soft_reserve(struct nvmfr_soft_target *target, const struct nvmfr_reserve *what,
+		       const uint8_t *hostid)
+{
+	struct nvme_sqe sqe;
+	int err = check_target(target);
+
+	if (!err && (!what || !hostid))
+		err = nvmfr__fail(-EINVAL, "what or hostid is NULL");
+	if (!err)
+		err = nvmfr__reserve_sqe(what, &sqe);
+	return err < 0 ? err
+		       : nvmfr__soft_reserve_as(target, &sqe, hostid, what->key, what->other_key);
 }
 
 int nvmfr_soft_notify(struct nvmfr_soft_target *target, uint32_t notice)

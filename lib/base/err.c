@@ -45,6 +45,7 @@
 	X(EPROTO, "the peer broke the protocol") \
 	X(ERANGE, "out of range") \
 	X(EREMOTEIO, "the controller reported an error, see the NVMe status") \
+	X(ESTALE, "another object has this name now") \
 	X(ETIMEDOUT, "timed out")
 
 static _Thread_local char sentence_buf[NVMFR__ERR_BYTES];

@@ -56,7 +56,7 @@ void nvmfr__admin_close(struct nvmfr_ctrl *ctrl)
 	ctrl->admin = NULL;
 	ctrl->keep_alive_ns = UINT64_MAX;
 	ctrl->keep_alive_deadline_ns = 0;
-	ctrl->aers = 0;
+	ctrl->aers = ctrl->aborts = 0;
 	ctrl->admin_failed = false;
 	ctrl->aer_ns = 0;
 	ctrl->notices = ctrl->working = 0;
@@ -67,12 +67,37 @@ void nvmfr__admin_close(struct nvmfr_ctrl *ctrl)
 
 /* ---- keep-alive ------------------------------------------------------------------------------ */
 
+/* Traffic counts as keep-alive, too. */
+static bool has_tbkas(const struct nvmfr_ctrl *ctrl)
+{
+	return ctrl->id.ctratt & NVME_CTRATT_TBKAS;
+}
+
+static uint64_t interval(const struct nvmfr_ctrl *ctrl)
+{
+	return MS_NS(ctrl->kato_ms) / (has_tbkas(ctrl) ? 4 : 2);
+}
+
 void nvmfr__admin_start_keep_alive(struct nvmfr_ctrl *ctrl)
 {
-	/* Twice per KATO, counted from Connect: that is where the target's clock started at the
-	 * earliest. */
+	/* Counted from Connect: that is where the target's clock started at the earliest. */
 	if (ctrl->kato_ms)
-		ctrl->keep_alive_ns = ctrl->connect_sent_ns + MS_NS(ctrl->kato_ms) / 2;
+		ctrl->keep_alive_ns = ctrl->connect_sent_ns + interval(ctrl);
+}
+
+/*
+ * What the owners have submitted since the last look stands for a Keep Alive. A peer that is dead does not
+ * profit by it: what it never answers fills the queues, and then nothing is submitted.
+ */
+static bool put_off(struct nvmfr_ctrl *ctrl, uint64_t now)
+{
+	uint32_t since = ctrl->traffic_tick;
+
+	ctrl->traffic_tick = atomic_load_explicit(&ctrl->host->tick, memory_order_relaxed);
+	if (!has_tbkas(ctrl) || !since || !nvmfr__ioqueue_sent_since(ctrl, since))
+		return false;
+	ctrl->keep_alive_ns = now + interval(ctrl);
+	return true;
 }
 
 static bool send_keep_alive(struct nvmfr_ctrl *ctrl, uint64_t now)
@@ -83,7 +108,7 @@ static bool send_keep_alive(struct nvmfr_ctrl *ctrl, uint64_t now)
 	if (nvmfr__qpair_post_raw(ctrl->admin, &sqe, TAG_KEEP_ALIVE))
 		return false;
 	ctrl->history.keep_alives++;
-	ctrl->keep_alive_ns = now + MS_NS(ctrl->kato_ms) / 2;
+	ctrl->keep_alive_ns = now + interval(ctrl);
 	ctrl->keep_alive_deadline_ns = now + MS_NS(ctrl->kato_ms);
 	return true;
 }
@@ -97,7 +122,7 @@ static uint64_t keep_alive_pass(struct nvmfr_ctrl *ctrl, uint64_t now)
 	}
 	if (ctrl->keep_alive_deadline_ns)
 		return ctrl->keep_alive_deadline_ns;
-	if (now >= ctrl->keep_alive_ns && !send_keep_alive(ctrl, now))
+	if (now >= ctrl->keep_alive_ns && !put_off(ctrl, now) && !send_keep_alive(ctrl, now))
 		return now + MS_NS(10);
 	return ctrl->keep_alive_deadline_ns ? ctrl->keep_alive_deadline_ns : ctrl->keep_alive_ns;
 }
@@ -158,6 +183,31 @@ static uint64_t aer_pass(struct nvmfr_ctrl *ctrl)
 	return UINT64_MAX;
 }
 
+/* ---- abort ----------------------------------------------------------------------------------- */
+
+bool nvmfr__admin_abort(struct nvmfr_ctrl *ctrl, uint16_t qid, uint16_t cid)
+{
+	struct nvme_sqe sqe;
+
+	/* ACL is 0's based. */
+	nvme_sqe_abort(&sqe, qid, cid);
+	if (ctrl->aborts > ctrl->id.acl ||
+	    nvmfr__qpair_post_raw(ctrl->admin, &sqe, TAG_ABORT | (uint64_t)qid << 32))
+		return false;
+	ctrl->aborts++;
+	nvmfr__log(&ctrl->host->log, NVMFR_LOG_WARN,
+		   "%s: queue %u: a command is over its time (io_timeout_ms): Abort of CID 0x%04x",
+		   ctrl->target.subnqn, qid, cid);
+	return true;
+}
+
+static void abort_answered(struct nvmfr_ctrl *ctrl, const struct nvmfr_completion *cpl)
+{
+	ctrl->aborts--;
+	if (cpl->result || !nvme_abort_done(cpl->cqe_result))
+		nvmfr__ioqueue_abort_failed(ctrl, (uint16_t)(cpl->user_data >> 32));
+}
+
 /* ---- completions ----------------------------------------------------------------------------- */
 
 static void dispatch(struct nvmfr_ctrl *ctrl, const struct nvmfr_completion *cpl)
@@ -166,6 +216,8 @@ static void dispatch(struct nvmfr_ctrl *ctrl, const struct nvmfr_completion *cpl
 		nvmfr__sequence_answer(ctrl, cpl);
 	else if (cpl->user_data == TAG_KEEP_ALIVE)
 		keep_alive_answered(ctrl, cpl);
+	else if ((uint32_t)cpl->user_data == TAG_ABORT)
+		abort_answered(ctrl, cpl);
 	else if (cpl->user_data == TAG_AER)
 		aer_answered(ctrl, cpl);
 	else

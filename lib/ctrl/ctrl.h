@@ -131,6 +131,8 @@ struct nvmfr_ctrl {
 	uint64_t connect_sent_ns; /* Fabrics Connect: the keep-alive timer's start */
 	uint64_t keep_alive_ns; /* next one; UINT64_MAX: none */
 	uint64_t keep_alive_deadline_ns; /* of the one that is out; 0: none is */
+	uint32_t traffic_tick; /* at the last look for traffic, which counts as keep-alive (TBKAS) */
+	unsigned int aborts; /* that are out */
 	unsigned int aers;
 	uint64_t aer_ns; /* when those that were answered go out again; 0: none was */
 	bool no_health; /* it refused to be asked for health events */
@@ -158,6 +160,7 @@ struct nvmfr_ctrl {
 
 	/* namespaces */
 	struct ns_table *ns;
+	uint32_t ns_generation; /* of ns */
 	uint32_t *nsids; /* while the list is read */
 	uint32_t nsid_count, nsid_at;
 	struct ns_table *ns_next;
@@ -181,6 +184,7 @@ struct nvmfr_ctrl {
 #define TAG_STEP       UINT64_C(1)
 #define TAG_KEEP_ALIVE UINT64_C(2)
 #define TAG_AER	       UINT64_C(3)
+#define TAG_ABORT      UINT64_C(4) /* QID << 32 */
 
 static inline uint64_t ctrl_now(const struct nvmfr_ctrl *ctrl)
 {
@@ -259,6 +263,8 @@ void nvmfr__admin_take(struct nvmfr_ctrl *ctrl); /* completions only */
 uint64_t nvmfr__admin_arm(struct nvmfr_ctrl *ctrl);
 void nvmfr__admin_start_keep_alive(struct nvmfr_ctrl *ctrl);
 void nvmfr__admin_arm_aers(struct nvmfr_ctrl *ctrl);
+/* False: not now, the controller has as many as it takes. */
+bool nvmfr__admin_abort(struct nvmfr_ctrl *ctrl, uint16_t qid, uint16_t cid);
 
 /* ---- ioqueue.c: I/O queues --------------------------------------------------------------------------- */
 
@@ -274,6 +280,10 @@ void nvmfr__ioqueue_event(struct entry *entry, const struct fab_event *ev);
 void nvmfr__ioqueue_lose_all(struct nvmfr_ctrl *ctrl);
 /* Until when a controller that is lost now may carry out what was sent to it; UINT64_MAX: nobody knows. */
 uint64_t nvmfr__ioqueue_doubt_ends(const struct nvmfr_ctrl *ctrl, uint64_t now);
+/* An Abort of a command of that queue was answered with no. */
+void nvmfr__ioqueue_abort_failed(struct nvmfr_ctrl *ctrl, uint16_t qid);
+/* Whether any queue's owner has submitted something at this tick or later. */
+bool nvmfr__ioqueue_sent_since(const struct nvmfr_ctrl *ctrl, uint32_t tick);
 
 /* ---- attempt.c: making an RC connection --------------------------------------------------------------- */
 

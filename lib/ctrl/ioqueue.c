@@ -133,11 +133,13 @@ static void init_qpair(struct nvmfr_qpair *qp, struct nvmfr_ctrl *ctrl,
 	qp->qpair_data = opts->qpair_data;
 	qp->max_descriptors = opts->max_descriptors;
 	qp->timeout_ticks = ms_to_ticks(opts->io_timeout_ms);
+	qp->abort_ticks = ms_to_ticks(ctrl->opts.admin_timeout_ms);
 	qp->link.lock = &host->lock;
 	qp->link.service_fd = host->wake_fd;
 	qp->recovers = ctrl->opts.ctrl_loss_timeout_ms != 0;
 	qp->link.limits = ctrl->limits;
 	qp->link.ns = nvmfr__ns_table_get(ctrl->ns);
+	qp->ns_known = ctrl->ns_generation;
 	atomic_init(&qp->link.wake_tick, 0);
 }
 
@@ -334,6 +336,7 @@ static void start_over(struct entry *entry)
 	nvmfr__ns_table_put(link->ns);
 	link->ns = nvmfr__ns_table_get(ctrl->ns);
 	link->fault = 0;
+	link->aborts = 0;
 	link->state = LINK_CONNECTING;
 	set_phase(entry, ENTRY_WAITING);
 	nvmfr__link_publish(link);
@@ -524,6 +527,33 @@ static void tell_far(struct entry *entry)
 		   link->ep->dev->numa_node, link->ep->dev->numa_node);
 }
 
+static void send_aborts(struct entry *entry)
+{
+	struct qpair_link *link = &entry->qp->link;
+
+	while (link->aborts && nvmfr__admin_abort(entry->ctrl, entry->qid, link->abort[link->aborts - 1]))
+		link->aborts--;
+}
+
+void nvmfr__ioqueue_abort_failed(struct nvmfr_ctrl *ctrl, uint16_t qid)
+{
+	for (struct entry *entry = ctrl->entries; entry; entry = entry->next) {
+		if (entry->qid != qid || entry->phase != ENTRY_LIVE)
+			continue;
+		entry->qp->link.abort_failed = true;
+		nvmfr__link_publish(&entry->qp->link);
+	}
+}
+
+bool nvmfr__ioqueue_sent_since(const struct nvmfr_ctrl *ctrl, uint32_t tick)
+{
+	bool found = false;
+
+	for (const struct entry *entry = ctrl->entries; entry && !found; entry = entry->next)
+		found = entry->phase == ENTRY_LIVE && nvmfr__qpair_sent_since(entry->qp, tick);
+	return found;
+}
+
 /* What the owner of a live queue has told, and a sleeper whose time is over. */
 static void live_pass(struct entry *entry)
 {
@@ -536,6 +566,8 @@ static void live_pass(struct entry *entry)
 				 link->fault_text);
 		return;
 	}
+	if (link->aborts)
+		send_aborts(entry);
 	if (wake && (int32_t)(now - wake) >= 0) {
 		atomic_store_explicit(&link->wake_tick, 0, memory_order_relaxed);
 		nvmfr__link_publish(link);

@@ -251,6 +251,13 @@ int nvmfr__refused_ns_descs(struct nvmfr_ctrl *ctrl, uint16_t status)
 
 /* ---- what has changed ------------------------------------------------------------------------ */
 
+static bool is_another(const struct ns_entry *old, const struct ns_entry *new)
+{
+	return memcmp(old->nguid, new->nguid, sizeof(old->nguid)) != 0 ||
+	       memcmp(old->uuid, new->uuid, sizeof(old->uuid)) != 0 ||
+	       memcmp(old->eui64, new->eui64, sizeof(old->eui64)) != 0;
+}
+
 static uint64_t difference(const struct ns_entry *old, const struct ns_entry *new)
 {
 	uint64_t bits = 0;
@@ -261,9 +268,7 @@ static uint64_t difference(const struct ns_entry *old, const struct ns_entry *ne
 	if (old->shift != new->shift || old->metadata_bytes != new->metadata_bytes ||
 	    old->refusal != new->refusal)
 		bits |= NVMFR_NS_CHANGE_FORMAT;
-	if (memcmp(old->nguid, new->nguid, sizeof(old->nguid)) != 0 ||
-	    memcmp(old->uuid, new->uuid, sizeof(old->uuid)) != 0 ||
-	    memcmp(old->eui64, new->eui64, sizeof(old->eui64)) != 0)
+	if (is_another(old, new))
 		bits |= NVMFR_NS_CHANGE_IDENTITY;
 	if (old->write_protected != new->write_protected)
 		bits |= NVMFR_NS_CHANGE_PROTECTION;
@@ -306,12 +311,26 @@ static void tell_differences(struct nvmfr_ctrl *ctrl, const struct ns_table *bef
 		   ctrl->target.subnqn, before->count, after->count);
 }
 
+/* Who knows a namespace by its NSID shall not read another one by it. */
+static void mark_others(const struct nvmfr_ctrl *ctrl, struct ns_table *table)
+{
+	for (uint32_t i = 0; i < table->count; i++) {
+		struct ns_entry *new = &table->entries[i];
+		const struct ns_entry *old = nvmfr__ns_find(ctrl->ns, new->nsid);
+
+		if (old)
+			new->another = is_another(old, new) ? ctrl->ns_generation : old->another;
+	}
+}
+
 int nvmfr__publish_ns(struct nvmfr_ctrl *ctrl)
 {
 	struct ns_table *old = ctrl->ns;
 
 	if (!ctrl->ns_next)
 		return STEP_NEXT;
+	ctrl->ns_generation++;
+	mark_others(ctrl, ctrl->ns_next);
 	ctrl->ns = ctrl->ns_next;
 	ctrl->ns_next = NULL;
 	if (old) {

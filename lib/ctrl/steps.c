@@ -201,6 +201,8 @@ static int take_limits(struct nvmfr_ctrl *ctrl)
 		.verify = ctrl->id.oncs & NVME_ONCS_VERIFY,
 		.dsm = ctrl->id.oncs & NVME_ONCS_DSM,
 		.copy = ctrl->id.oncs & NVME_ONCS_COPY,
+		.reservations = ctrl->id.oncs & NVME_ONCS_RESERVATIONS,
+		.fused = ctrl->id.fuses & NVME_FUSES_COMPARE_AND_WRITE,
 	};
 	/* One SGE is the SQE's: nothing can travel behind it. */
 	if (ctrl->ep->dev->max_sge == 1) {

@@ -120,6 +120,9 @@ struct soft_delayed {
 	struct nvme_cqe cqe;
 };
 
+#define SOFT_STUCK   UINT32_C(0x10000)
+#define SOFT_ABORTED UINT32_C(0x20000)
+
 enum soft_fail_state { SOFT_OK = 0, SOFT_FAILING, SOFT_FAILED };
 
 struct soft_ctrl;
@@ -149,6 +152,7 @@ struct soft_ep {
 	_Alignas(CACHE_LINE) _Atomic uint64_t pass;
 	_Atomic uint64_t produced;
 	_Atomic uint64_t sent;    /* SENDs completed */
+	_Atomic uint32_t stuck;   /* a CID that a fault holds, with SOFT_STUCK; Abort makes it SOFT_ABORTED */
 	uint64_t received;        /* commands the target has seen */
 	uint64_t taken;           /* and has executed */
 	uint32_t receive_position;
@@ -156,6 +160,7 @@ struct soft_ep {
 	uint32_t response_position;
 	uint32_t outstanding;
 	uint64_t *cids;           /* outstanding ones, a bit each */
+	bool fused_waits;         /* a fused Compare came, its Write did not */
 	struct soft_ctrl *ctrl;   /* from Connect on */
 	struct soft_delayed *delayed;
 	uint32_t n_delayed;
@@ -166,6 +171,7 @@ struct soft_ep {
 	uint16_t sqhd;
 	uint16_t cm_cntlid;
 	uint64_t hold_ns;
+	struct nvme_sqe fused;    /* that Compare */
 	struct soft_counts counts;
 
 	/* cold */
@@ -188,6 +194,12 @@ static inline struct soft_ep *nvmfr__soft_ep(struct fab_ep *ep)
 	return (struct soft_ep *)(void *)ep;
 }
 
+/* An Abort is to be carried out. */
+static inline bool nvmfr__soft_aborts(const struct soft_ep *ep)
+{
+	return atomic_load_explicit(&ep->stuck, memory_order_relaxed) & SOFT_ABORTED;
+}
+
 static inline bool nvmfr__soft_failed(const struct soft_ep *ep)
 {
 	return atomic_load_explicit(&ep->fail_state, memory_order_relaxed) != SOFT_OK;
@@ -206,6 +218,7 @@ struct soft_ns {
 	bool is_file;
 	bool read_only;
 	uint32_t ana_group;       /* from 1 on */
+	struct soft_reserve *reserve; /* registrations and reservation */
 };
 
 /* Replaced as a whole, never changed. Ascending by NSID. */
@@ -223,6 +236,7 @@ struct soft_ctrl {
 	bool discovery;
 	bool dead;
 	bool fatal;               /* CSTS.CFS */
+	_Atomic bool traffic;     /* since the keep-alive timer began */
 	uint32_t cc;
 	_Atomic uint64_t ready_at_ns; /* SOFT_NEVER: not enabled; 0: ready */
 	uint32_t kato_ms;
@@ -289,6 +303,7 @@ struct nvmfr_soft_target {
 	struct soft_patch patches[SOFT_PATCHES];
 	char violation[SOFT_VIOLATION_TEXT];
 	_Atomic bool violation_unlogged;
+	pthread_mutex_t reserve_lock, fused_lock; /* leaves, but for what a fused pair itself takes */
 };
 
 void nvmfr__soft_opts_default(struct nvmfr_soft_opts *opts);
@@ -383,6 +398,22 @@ void nvmfr__soft_log_violation(struct nvmfr_soft_target *target);
 /* Waits until no endpoint is in a pass that began before; target.lock held. */
 void nvmfr__soft_quiesce(struct nvmfr_soft_target *target);
 void nvmfr__soft_wait_pass(struct soft_ep *ep);
+
+/* soft_fused.c: a command that is one of a fused pair, or the one behind its first */
+void nvmfr__soft_fused(struct soft_cmd *cmd);
+
+/* soft_reserve.c */
+struct soft_reserve *nvmfr__soft_reserve_new(void);
+void nvmfr__soft_reserve_free(struct soft_reserve *reserve);
+/* A look, without the lock. */
+bool nvmfr__soft_reserved(const struct soft_reserve *reserve);
+bool nvmfr__soft_reserve_allows(struct soft_cmd *cmd, const struct soft_ns *ns);
+void nvmfr__soft_reserve(struct soft_cmd *cmd, const struct soft_ns *ns);
+void nvmfr__soft_reserve_report(struct soft_cmd *cmd, const struct soft_ns *ns);
+
+/* In the name of another host; the NVMe status, or -errno with a sentence. */
+int nvmfr__soft_reserve_as(struct nvmfr_soft_target *target, const struct nvme_sqe *sqe, const uint8_t hostid[16],
+			   uint64_t key, uint64_t other);
 
 /* soft_group.c: the owner's; adopt and disown may be called with the host's lock held */
 int nvmfr__soft_group_create(struct fab *fab, const struct fab_group_params *params,

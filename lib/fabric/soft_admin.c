@@ -155,14 +155,30 @@ static void do_aer(struct soft_cmd *cmd)
 	announce(ctrl);
 }
 
-/* Only a waiting Asynchronous Event Request can be aborted: all else is answered or lost for good. */
+/* Carried out in the queue's next pass, which may be another thread's. */
+static bool abort_stuck(struct nvmfr_soft_target *target, const struct soft_ctrl *ctrl, uint16_t qid, uint16_t cid)
+{
+	for (struct soft_ep *ep = target->eps; ep; ep = ep->target_next) {
+		uint32_t expected = SOFT_STUCK | cid;
+
+		if (ep->ctrl != ctrl || ep->qid != qid || qid == 0)
+			continue;
+		if (!atomic_compare_exchange_strong(&ep->stuck, &expected, SOFT_ABORTED | cid))
+			return false;
+		nvmfr__soft_ep_wake(ep);
+		return true;
+	}
+	return false;
+}
+
+/* What can be aborted is a waiting Asynchronous Event Request, and what a fault holds for that. */
 static void do_abort(struct soft_cmd *cmd)
 {
 	struct soft_ctrl *ctrl = cmd->ep->ctrl;
 	uint32_t cdw10 = from_le32(cmd->sqe->cdw10);
 	uint16_t cid = (uint16_t)(cdw10 >> 16);
 
-	cmd->result = 1; /* not aborted */
+	cmd->result = abort_stuck(cmd->ep->target, ctrl, (uint16_t)cdw10, cid) ? 0 : 1; /* 1: not aborted */
 	for (uint32_t i = 0; (uint16_t)cdw10 == 0 && i < ctrl->n_aers; i++) {
 		if (ctrl->aers[i] != cid)
 			continue;
@@ -364,6 +380,10 @@ static size_t effects_log(const struct nvmfr_soft_target *target, unsigned char 
 		IO_EFFECT(NVME_IO_DSM, NVME_ONCS_DSM, NVME_EFFECT_CONTENT),
 		IO_EFFECT(NVME_IO_VERIFY, NVME_ONCS_VERIFY, 0),
 		IO_EFFECT(NVME_IO_COPY, NVME_ONCS_COPY, NVME_EFFECT_CONTENT),
+		IO_EFFECT(NVME_IO_RESV_REGISTER, NVME_ONCS_RESERVATIONS, 0),
+		IO_EFFECT(NVME_IO_RESV_REPORT, NVME_ONCS_RESERVATIONS, 0),
+		IO_EFFECT(NVME_IO_RESV_ACQUIRE, NVME_ONCS_RESERVATIONS, 0),
+		IO_EFFECT(NVME_IO_RESV_RELEASE, NVME_ONCS_RESERVATIONS, 0),
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(effects); i++) {

@@ -35,6 +35,9 @@ static void put_limits(const struct nvmfr_soft_opts *opts, struct nvme_id_ctrl *
 	id->maxcmd = to_le16(opts->maxcmd);
 	id->nn = to_le32(opts->nn);
 	id->oncs = to_le16(opts->oncs);
+	if (opts->oncs & NVME_ONCS_COMPARE)
+		id->fuses = to_le16(NVME_FUSES_COMPARE_AND_WRITE);
+	id->acwu = to_le16(UINT16_MAX);
 	id->sgls = to_le32(opts->sgls);
 	id->ioccsz = to_le32(opts->ioccsz);
 	id->iorcsz = to_le32(opts->iorcsz);
@@ -59,7 +62,8 @@ static void identify_ctrl(const struct nvmfr_soft_target *target, const struct s
 		.cmic = NVME_CMIC_MULTI_CTRL,
 		.cntlid = to_le16(ctrl->cntlid),
 		.ver = to_le32(SOFT_VERSION),
-		.ctratt = to_le32(NVME_CTRATT_HOSTID_128),
+		.ctratt = to_le32(NVME_CTRATT_HOSTID_128 |
+				  (target->opts.flags & NVMFR_SOFT_TBKAS ? NVME_CTRATT_TBKAS : 0)),
 		.cntrltype = ctrl->discovery ? NVME_CNTRLTYPE_DISCOVERY : NVME_CNTRLTYPE_IO,
 		.acl = 3,
 		.aerl = SOFT_AERS - 1,
@@ -123,6 +127,8 @@ static uint16_t identify_ns(struct nvmfr_soft_target *target, uint32_t nsid, uns
 	id.msrc = SOFT_COPY_RANGES - 1;
 	id.anagrpid = to_le32(target->opts.ana_groups ? ns->ana_group : 0);
 	id.lbaf[0].lbads = (uint8_t)ns->shift;
+	if (target->opts.oncs & NVME_ONCS_RESERVATIONS)
+		id.rescap = NVME_RESCAP_TYPES | NVME_RESCAP_IEKEY_13;
 	id.nsattr = ns->read_only ? NVME_NSATTR_WRITE_PROTECTED : 0;
 	make_nguid(target, nsid, id.nguid);
 	memcpy(page, &id, sizeof(id));

@@ -441,6 +441,10 @@ static void do_optional(struct soft_cmd *cmd, const struct soft_ns *ns)
 		{ NVME_IO_VERIFY, NVME_ONCS_VERIFY, do_verify },
 		{ NVME_IO_DSM, NVME_ONCS_DSM, do_dsm },
 		{ NVME_IO_COPY, NVME_ONCS_COPY, do_copy },
+		{ NVME_IO_RESV_REGISTER, NVME_ONCS_RESERVATIONS, nvmfr__soft_reserve },
+		{ NVME_IO_RESV_ACQUIRE, NVME_ONCS_RESERVATIONS, nvmfr__soft_reserve },
+		{ NVME_IO_RESV_RELEASE, NVME_ONCS_RESERVATIONS, nvmfr__soft_reserve },
+		{ NVME_IO_RESV_REPORT, NVME_ONCS_RESERVATIONS, nvmfr__soft_reserve_report },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(optional); i++) {
@@ -486,6 +490,10 @@ void nvmfr__soft_io(struct soft_cmd *cmd)
 		cmd->status = nvmfr__soft_ana_status(cmd->ep, ns);
 		if (cmd->status)
 			return;
+	}
+	if (unlikely(nvmfr__soft_reserved(ns->reserve)) && !nvmfr__soft_reserve_allows(cmd, ns)) {
+		nvmfr__soft_refuse(cmd, NVME_ST_RESERVATION_CONFLICT);
+		return;
 	}
 	switch (cmd->sqe->opcode) {
 	case NVME_IO_READ:

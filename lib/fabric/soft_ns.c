@@ -31,6 +31,7 @@ static void ns_free(struct soft_ns *ns)
 		return;
 	if (ns->mem)
 		munmap(ns->mem, ns->map_bytes + ns->room_bytes);
+	nvmfr__soft_reserve_free(ns->reserve);
 	free(ns);
 }
 
@@ -158,8 +159,12 @@ static int ns_new(const struct nvmfr_soft_ns_opts *opts, struct soft_ns **out)
 	if (err)
 		return err;
 	ns = calloc(1, sizeof(*ns));
-	if (!ns)
+	if (ns)
+		ns->reserve = nvmfr__soft_reserve_new();
+	if (!ns || !ns->reserve) {
+		ns_free(ns);
 		return nvmfr__fail(-ENOMEM, "soft namespace: no memory");
+	}
 	ns->shift = opts->block_bytes == 512 ? 9 : 12;
 	ns->read_only = opts->flags & NVMFR_SOFT_NS_READ_ONLY;
 	ns->ana_group = opts->ana_group ? opts->ana_group : 1;

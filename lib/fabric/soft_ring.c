@@ -10,9 +10,12 @@
 
 #define NS_PER_S UINT64_C(1000000000)
 
+/* Of a SEND of one piece that is signaled beside its turn. */
+enum { PIECES_TOLD = 3 };
+
 static bool is_signaled(const struct soft_ep *ep, uint32_t position)
 {
-	return (position + 1) % FAB_SIGNAL_EVERY == 0 || ep->sends[position].pieces == 2;
+	return (position + 1) % FAB_SIGNAL_EVERY == 0 || ep->sends[position].pieces != 1;
 }
 
 /* Told by the next poll: posts do not fail. */
@@ -58,7 +61,10 @@ int nvmfr__soft_post_send(struct fab_ep *base, uint32_t first, uint32_t n)
 /* Here every SEND that carries something is signaled. */
 int nvmfr__soft_post_carrying(struct fab_ep *base, uint32_t first, uint32_t n, uint32_t told)
 {
-	(void)told;
+	struct soft_ep *ep = nvmfr__soft_ep(base);
+
+	if (told != FAB_NO_POSITION && ep->sends[told].pieces == 1)
+		ep->sends[told].pieces = PIECES_TOLD;
 	return nvmfr__soft_post_send(base, first, n);
 }
 
@@ -117,7 +123,7 @@ static uint64_t collect(struct soft_ep *ep, bool more)
 static bool has_work(const struct soft_ep *ep)
 {
 	return atomic_load_explicit(&ep->posted, memory_order_relaxed) != ep->taken || ep->n_delayed ||
-	       ep->holding;
+	       ep->holding || nvmfr__soft_aborts(ep);
 }
 
 /* Before Connect it may become anything: Connect changes the target's lists. */

@@ -222,7 +222,10 @@ static void execute(struct soft_cmd *cmd)
 	struct soft_ep *ep = cmd->ep;
 	uint8_t opcode = cmd->sqe->opcode;
 
-	if (unlikely(cmd->sqe->flags != NVME_FLAGS_PSDT_SGL)) {
+	if (unlikely(cmd->sqe->flags != NVME_FLAGS_PSDT_SGL || ep->fused_waits) && ep->qid &&
+	    ep->ctrl && (cmd->sqe->flags & ~NVME_FLAGS_FUSE_MASK) == NVME_FLAGS_PSDT_SGL) {
+		nvmfr__soft_fused(cmd);
+	} else if (unlikely(cmd->sqe->flags != NVME_FLAGS_PSDT_SGL)) {
 		nvmfr__soft_violation(ep, "opcode %02xh: flags %02xh, fabrics take SGLs only", opcode,
 				      cmd->sqe->flags);
 		nvmfr__soft_refuse(cmd, NVME_ST_INVALID_FIELD);
@@ -249,6 +252,10 @@ static void misbehave(struct soft_cmd *cmd, const struct nvmfr_soft_fault *fault
 		return;
 	case NVMFR_SOFT_FAULT_RESULT:
 		cmd->result = fault->value;
+		return;
+	case NVMFR_SOFT_FAULT_STUCK:
+		atomic_store(&ep->stuck, SOFT_STUCK | cmd->cid);
+		cmd->held = true;
 		return;
 	case NVMFR_SOFT_FAULT_SILENCE:
 		cmd->held = true;
@@ -346,6 +353,13 @@ static void release_held(struct soft_ep *ep, uint64_t now)
 	send_delayed(ep, now);
 }
 
+static void answer_aborted(struct soft_ep *ep)
+{
+	uint16_t cid = (uint16_t)atomic_exchange(&ep->stuck, 0);
+
+	nvmfr__soft_respond(ep, cid, 0, NVME_ST_ABORT_REQUESTED);
+}
+
 bool nvmfr__soft_pass(struct soft_ep *ep)
 {
 	uint64_t posted = atomic_load_explicit(&ep->posted, memory_order_acquire);
@@ -358,6 +372,10 @@ bool nvmfr__soft_pass(struct soft_ep *ep)
 		receive_one(ep);
 	if (unlikely(ep->n_delayed || ep->holding))
 		release_held(ep, now);
+	if (unlikely(nvmfr__soft_aborts(ep)))
+		answer_aborted(ep);
+	if (ep->taken != posted && ep->ctrl)
+		atomic_store_explicit(&ep->ctrl->traffic, true, memory_order_relaxed);
 	while (ep->taken != posted && !nvmfr__soft_failed(ep) && budget-- > 0) {
 		if (ep->latency_ns && ep->due_ns[ep->take_position] > now)
 			break;
@@ -375,6 +393,8 @@ uint64_t nvmfr__soft_next_due(const struct soft_ep *ep, uint64_t posted)
 
 	if (posted != ep->taken)
 		due = ep->latency_ns ? ep->due_ns[ep->take_position] : 0;
+	if (nvmfr__soft_aborts(ep))
+		due = 0;
 	if (ep->holding)
 		due = nvmfr__min_u64(due, ep->hold_ns);
 	if (ep->n_delayed)

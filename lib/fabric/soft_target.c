@@ -37,6 +37,8 @@ static void target_delete(struct nvmfr_soft_target *target)
 	free(target->entries);
 	pthread_mutex_destroy(&target->lock);
 	pthread_mutex_destroy(&target->plan_lock);
+	pthread_mutex_destroy(&target->reserve_lock);
+	pthread_mutex_destroy(&target->fused_lock);
 	pthread_cond_destroy(&target->wake);
 	free(target);
 }
@@ -64,7 +66,7 @@ void nvmfr__soft_opts_default(struct nvmfr_soft_opts *opts)
 		.queue_entries = 1024,
 		.num_io_queues = 64,
 		.oncs = NVME_ONCS_COMPARE | NVME_ONCS_DSM | NVME_ONCS_WRITE_ZEROES | NVME_ONCS_TIMESTAMP |
-			NVME_ONCS_VERIFY | NVME_ONCS_COPY,
+			NVME_ONCS_VERIFY | NVME_ONCS_COPY | NVME_ONCS_RESERVATIONS,
 		.kas = 1,
 		.mdts = 8,
 		.msdbd = 16,
@@ -75,7 +77,7 @@ void nvmfr__soft_opts_default(struct nvmfr_soft_opts *opts)
 
 static int check_opts(const struct nvmfr_soft_opts *opts)
 {
-	if (opts->flags & ~(uint32_t)(NVMFR_SOFT_THREAD | NVMFR_SOFT_DENY_HOSTS))
+	if (opts->flags & ~(uint32_t)(NVMFR_SOFT_THREAD | NVMFR_SOFT_DENY_HOSTS | NVMFR_SOFT_TBKAS))
 		return nvmfr__fail(-EINVAL, "soft target: unknown flags %xh", opts->flags);
 	for (size_t i = 0; i < sizeof(opts->reserved); i++)
 		if (opts->reserved[i])
@@ -92,6 +94,8 @@ static void init_sync(struct nvmfr_soft_target *target)
 
 	pthread_mutex_init(&target->lock, NULL);
 	pthread_mutex_init(&target->plan_lock, NULL);
+	pthread_mutex_init(&target->reserve_lock, NULL);
+	pthread_mutex_init(&target->fused_lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&target->wake, &attr);
@@ -360,9 +364,19 @@ void nvmfr__soft_settle(struct soft_ep *ep)
 			      ctrl->admin == ep ? "its admin queue failed" : "one of its queues failed");
 }
 
+static void kato_over(struct nvmfr_soft_target *target, struct soft_ctrl *ctrl)
+{
+	bool traffic = atomic_exchange(&ctrl->traffic, false);
+
+	if (traffic && target->opts.flags & NVMFR_SOFT_TBKAS)
+		nvmfr__soft_kato_restart(target, ctrl);
+	else
+		nvmfr__soft_ctrl_drop(target, ctrl, "keep-alive timeout");
+}
+
 void nvmfr__soft_expire(struct nvmfr_soft_target *target, uint64_t now)
 {
 	for (struct soft_ctrl *ctrl = target->ctrls; ctrl; ctrl = ctrl->next)
 		if (!ctrl->dead && ctrl->admin && atomic_load(&ctrl->admin->kato_due_ns) <= now)
-			nvmfr__soft_ctrl_drop(target, ctrl, "keep-alive timeout");
+			kato_over(target, ctrl);
 }

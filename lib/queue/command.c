@@ -28,6 +28,18 @@ static int check_shape(const struct nvmfr_cmd *cmd, const struct nvmfr_buffer *b
 	return 0;
 }
 
+int nvmfr__command_memory(const struct nvmfr_buffer *buf, const char *name)
+{
+	if (!buf)
+		return nvmfr__fail(-EINVAL, "%s is NULL", name);
+	if ((buf->flags & BUFFER_DMABUF) || !(buf->access & FAB_ACCESS_TARGET))
+		return nvmfr__fail(-EINVAL,
+				   "the buffer of %s is a dma-buf or was not registered with "
+				   "NVMFR_ACCESS_BOTH: it cannot be written here",
+				   name);
+	return 0;
+}
+
 /* The key of data that must lie in one MR, with this access. */
 static int find_key(const struct nvmfr_qpair *qp, const struct nvmfr_buffer *buf, uint64_t offset,
 		    uint64_t bytes, uint32_t access, uint32_t *rkey)
@@ -88,12 +100,13 @@ int nvmfr__command_post(struct nvmfr_qpair *qp, struct nvme_sqe *sqe,
 	sqe->cid = to_le16((uint16_t)cid);
 	memcpy(capsule_at(qp, position), sqe, sizeof(*sqe));
 	start_slot(slot, cid, buf, user_data, tick_now(qp), 0);
-	if (stains(sqe)) {
-		qp->stained_seq = qpair_seq(qp);
-		qp->stained = true;
-	}
 	advance(qp, 1);
-	return qp->ops->post_send(qp->ep, position, 1);
+	if (!stains(sqe))
+		return qp->ops->post_send(qp->ep, position, 1);
+	qp->stained_seq = qp->lap + position;
+	qp->stained = true;
+	/* Signaled: the ring waits for its end. */
+	return qp->ops->post_carrying(qp->ep, position, 1, position);
 }
 
 bool nvmfr__qpair_scrub(struct nvmfr_qpair *qp)
@@ -145,4 +158,75 @@ int nvmfr__qpair_command(struct nvmfr_qpair *qp, const struct nvmfr_cmd *cmd,
 	if (bytes)
 		err = nvmfr__command_data(qp, buf, offset, bytes, cmd->opcode, &sqe.dptr);
 	return err ? err : nvmfr__command_post(qp, &sqe, buf, user_data);
+}
+
+/* ---- a fused pair -------------------------------------------------------------------------------- */
+
+static int check_pair(struct nvmfr_qpair *qp, const struct nvmfr_io *compare,
+		      const struct nvmfr_io *write)
+{
+	const struct ns_entry *ns;
+	int err;
+
+	if (!qp->limits.fused)
+		return nvmfr__fail(-EOPNOTSUPP, "the controller has no fused Compare and Write "
+						"(FUSES bit 0 is clear)");
+	if (qp->depth < 2)
+		return nvmfr__fail(-EINVAL, "a fused pair takes two places: depth is %u",
+				   qp->depth);
+	if (compare->op != NVMFR_OP_COMPARE || write->op != NVMFR_OP_WRITE ||
+	    compare->nsid != write->nsid || compare->lba != write->lba ||
+	    compare->nblocks != write->nblocks || ((compare->flags | write->flags) & NVMFR_IO_VEC))
+		return nvmfr__fail(-EINVAL, "a fused pair is a Compare and a Write of the same "
+					    "blocks, each of one buffer");
+	err = nvmfr__qpair_check(qp, compare, &ns);
+	return err ? err : nvmfr__qpair_check(qp, write, &ns);
+}
+
+static int fused_sqe(const struct nvmfr_qpair *qp, const struct nvmfr_io *io, uint8_t fuse,
+		     struct nvme_sqe *sqe)
+{
+	le64 lba = to_le64(io->lba);
+
+	nvme_sqe_init(sqe, io->op);
+	sqe->flags |= fuse;
+	sqe->nsid = to_le32(io->nsid);
+	memcpy(&sqe->cdw10, &lba, sizeof(lba));
+	sqe->cdw12 = to_le32((uint32_t)(io->nblocks - 1) |
+			     (io->flags & NVMFR_IO_FUA ? NVME_RW_FUA : 0));
+	return nvmfr__command_data(qp, io->buf, io->offset_bytes, io->nblocks << qp->ns_shift,
+				   io->op, &sqe->dptr);
+}
+
+/* For two: the second one's place may be the ring's first. */
+static bool room_for_two(struct nvmfr_qpair *qp)
+{
+	if (qp->credit < 2 && qp->stained && nvmfr__qpair_look_and_scrub(qp))
+		qpair_credit(qp);
+	if (free_slots(qp) < 2)
+		return false;
+	return qp->credit >= 2 ||
+	       (!qp->stained && qp->send_positions - (qpair_seq(qp) - qp->done_seq) >= 2);
+}
+
+int nvmfr__qpair_fused(struct nvmfr_qpair *qp, const struct nvmfr_io *pair)
+{
+	struct nvme_sqe sqes[2];
+	int err = nvmfr__qpair_make_room(qp);
+
+	if (!err)
+		err = check_pair(qp, &pair[0], &pair[1]);
+	if (!err)
+		err = fused_sqe(qp, &pair[0], NVME_FLAGS_FUSE_FIRST, &sqes[0]);
+	if (!err)
+		err = fused_sqe(qp, &pair[1], NVME_FLAGS_FUSE_SECOND, &sqes[1]);
+	if (!err && !room_for_two(qp))
+		err = nvmfr__qpair_full(qp);
+	if (err)
+		return err;
+	/* Posts never fail: a connection that ends in between ends both. */
+	(void)nvmfr__command_post(qp, &sqes[0], pair[0].buf, pair[0].user_data);
+	if (!qp->credit)
+		qpair_credit(qp);
+	return nvmfr__command_post(qp, &sqes[1], pair[1].buf, pair[1].user_data);
 }

@@ -37,9 +37,15 @@ static inline void nvmfr__cmd_to_sqe(const struct nvmfr_cmd *cmd, struct nvme_sq
 int nvmfr__qpair_command(struct nvmfr_qpair *qp, const struct nvmfr_cmd *cmd, struct nvmfr_buffer *buf,
 			 uint64_t offset, uint64_t bytes, uint64_t user_data);
 
+/* As nvmfr_compare_and_write(). */
+int nvmfr__qpair_fused(struct nvmfr_qpair *qp, const struct nvmfr_io *pair);
+
 /* The one descriptor of a command's data. 0 or -errno with a sentence. */
 int nvmfr__command_data(const struct nvmfr_qpair *qp, const struct nvmfr_buffer *buf, uint64_t offset,
 			uint64_t bytes, uint8_t opcode, struct nvme_sgl *sgl);
+
+/* Whether the CPU may write there what the controller then reads. 0 or -errno with a sentence. */
+int nvmfr__command_memory(const struct nvmfr_buffer *buf, const char *name);
 
 /* Sends an SQE as it is, but for its CID; there is room. buf: what it names, NULL: nothing. */
 int nvmfr__command_post(struct nvmfr_qpair *qp, struct nvme_sqe *sqe, const struct nvmfr_buffer *buf,

@@ -16,6 +16,7 @@ struct ns_entry {
 	uint32_t shift; /* log2 of the bytes of a block */
 	uint32_t metadata_bytes;
 	bool write_protected;
+	uint32_t another; /* ns_table generation in which its identity became this one */
 	uint8_t ana_state; /* enum nvme_ana_state */
 	uint16_t copy_ranges; /* Copy: MSRC, 1 or more */
 	uint32_t copy_range_blocks, copy_blocks; /* MSSRL, MCL, or what fits */

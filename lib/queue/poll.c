@@ -151,7 +151,8 @@ static __attribute__((noinline)) unsigned int end_odd(struct nvmfr_qpair *qp, st
 		hold(qp, slot, cid, status, result);
 		return 0;
 	}
-	return end_command(qp, slot, cid, status ? -EREMOTEIO : 0, status, result, out);
+	return end_command(qp, slot, cid, status ? nvmfr__qpair_refusal(qp, cid, status) : 0, status,
+			   result, out);
 }
 
 static inline const unsigned char *next_response(const struct nvmfr_qpair *qp)
@@ -299,29 +300,6 @@ static __attribute__((noinline)) int repost_and_return(struct nvmfr_qpair *qp, u
 	return (int)got;
 }
 
-/* The service's tick moved: is a command over its time? Told once; the association goes down for
- * it. */
-static __attribute__((noinline)) void check_timeouts(struct nvmfr_qpair *qp)
-{
-	uint32_t now = atomic_load_explicit(qp->tick, memory_order_relaxed);
-
-	qp->seen_tick = now;
-	nvmfr__qpair_look_around(qp);
-	if (!qp->timeout_ticks || qp->broken || free_slots(qp) == qp->depth)
-		return;
-	for (uint32_t i = 0; i <= qp->mask; i++) {
-		const struct qslot *slot = &qp->slots[i];
-
-		if (slot_in_flight(qp, slot) && now - slot_tick(slot) > qp->timeout_ticks)
-			qp->expired++;
-	}
-	if (qp->expired)
-		nvmfr__qpair_fault(
-			qp, -ETIMEDOUT,
-			"qpair %u: %u command%s unanswered for longer than io_timeout_ms", qp->qid,
-			qp->expired, qp->expired == 1 ? "" : "s");
-}
-
 /* ---- after the connection -------------------------------------------------------------------- */
 
 static int32_t lost_result(const struct nvmfr_qpair *qp, const struct qslot *slot)
@@ -461,7 +439,7 @@ static __attribute__((noinline)) int poll_rest(struct nvmfr_qpair *qp, struct nv
 	/* Behind the look at what came: a command that was answered is not over its time. */
 	if (unlikely(atomic_load_explicit(qp->tick, memory_order_relaxed) != qp->seen_tick) &&
 	    !qp->chores.ready)
-		check_timeouts(qp);
+		nvmfr__qpair_check_timeouts(qp);
 	if (n == max && qp->group)
 		nvmfr__group_ask_again(qp);
 	return (int)n;

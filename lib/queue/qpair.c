@@ -207,6 +207,7 @@ static void move_in(struct nvmfr_qpair *qp, struct nvmfr_qpair *boot)
 	qp->drain_next = 0;
 	qp->broken = false;
 	qp->expired = 0;
+	qp->aborts = 0;
 	if (qp->meter)
 		nvmfr__meter_attach(qp->meter, qp);
 }
@@ -283,6 +284,9 @@ void nvmfr__qpair_adopt(struct nvmfr_qpair *qp)
 	qp->seen = atomic_load_explicit(qp->word, memory_order_acquire);
 	qp->recovering = link->recovering;
 	qp->fast_failed = link->fast_failed;
+	if (link->abort_failed)
+		nvmfr__qpair_aborts_failed(qp);
+	link->abort_failed = false;
 	if (link->ns != qp->ns) {
 		nvmfr__ns_table_put(qp->ns);
 		qp->ns = nvmfr__ns_table_get(link->ns);
@@ -342,6 +346,16 @@ void nvmfr__qpair_fault(struct nvmfr_qpair *qp, int err, const char *fmt, ...)
 	ring(link->service_fd);
 }
 
+void nvmfr__link_abort(struct qpair_link *link, uint16_t cid)
+{
+	pthread_mutex_lock(link->lock);
+	/* Those that the service has not taken leave no room: asked for so often, they are many. */
+	if (link->aborts < QPAIR_ABORTS)
+		link->abort[link->aborts++] = cid;
+	pthread_mutex_unlock(link->lock);
+	ring(link->service_fd);
+}
+
 void nvmfr__qpair_retire(struct nvmfr_qpair *qp)
 {
 	struct qpair_link *link = &qp->link;
@@ -380,6 +394,16 @@ bool nvmfr__qpair_names(const struct nvmfr_qpair *qp, const struct nvmfr_buffer 
 			return true;
 	}
 	return false;
+}
+
+bool nvmfr__qpair_sent_since(const struct nvmfr_qpair *qp, uint32_t tick)
+{
+	bool found = false;
+
+	/* 0: no command had this slot yet. */
+	for (uint32_t i = 0; qp->slots && i <= qp->mask && !found; i++)
+		found = slot_tick(&qp->slots[i]) && (int32_t)(slot_tick(&qp->slots[i]) - tick) >= 0;
+	return found;
 }
 
 /* Normal life of a full queue: a constant sentence, nothing is formatted. */

@@ -103,7 +103,8 @@ struct queue_limits {
 	uint64_t verify_bytes; /* Verify: VSL, or UINT64_MAX */
 	uint64_t dsm_blocks, dsm_range_blocks; /* Dataset Management: DMSL, DMRSL, or what fits */
 	uint32_t dsm_ranges; /* DMRL, or what fits */
-	bool write_zeroes, compare, verify, dsm, copy; /* ONCS */
+	bool write_zeroes, compare, verify, dsm, copy, reservations; /* ONCS */
+	bool fused; /* FUSES: Compare and Write */
 };
 
 /* Bits 1:0 of an opcode. */
@@ -127,6 +128,14 @@ enum link_state {
 	LINK_CLOSED, /* returned, or there never was one */
 };
 
+/* Commands of a queue pair that are being aborted at a time. */
+enum { QPAIR_ABORTS = 4 };
+
+struct qpair_abort {
+	uint32_t tick; /* when it was asked for */
+	uint16_t cid;
+};
+
 struct qpair_retry;
 
 struct qpair_link {
@@ -145,12 +154,15 @@ struct qpair_link {
 	void *entry; /* the service's own */
 	bool recovering; /* LINK_LOST to LINK_LIVE: it will be made anew */
 	bool fast_failed; /* while recovering: fast_io_fail_ms is over */
+	bool abort_failed; /* some Abort was answered with no */
 	uint64_t doubt_ns; /* LINK_LOST: until then a write may still be carried out; UINT64_MAX: for ever */
 	int err; /* LINK_LOST: why */
 	char sentence[256];
 
 	/* owner to service */
 	uint64_t doubt_until_ns; /* such a write is kept: the service says when, by making it 0 */
+	uint16_t abort[QPAIR_ABORTS]; /* CIDs to be aborted */
+	uint32_t aborts;
 	int fault; /* the owner saw the connection fail: -errno */
 	char fault_text[FAB_ERROR_TEXT];
 	_Atomic uint32_t wake_tick; /* a sleeper's nearest deadline; 0: none */
@@ -216,7 +228,10 @@ struct nvmfr_qpair {
 	uint32_t seen; /* *word at the last look at link */
 	uint32_t seen_tick;
 	uint32_t timeout_ticks; /* 0: never */
-	uint32_t expired; /* commands found over their time */
+	uint32_t expired; /* commands over their time at the last look */
+	uint32_t abort_ticks; /* what an Abort has to bring the CQE */
+	uint32_t aborts;
+	struct qpair_abort abort[QPAIR_ABORTS]; /* asked for, and not answered as of the last look */
 	uint32_t drain_next;
 	enum link_state state; /* as adopted */
 	bool broken; /* the owner saw it fail, the service has been told */
@@ -231,6 +246,7 @@ struct nvmfr_qpair {
 	uint64_t laps; /* commands sent before the present lap */
 	struct queue_limits limits;
 	struct ns_table *ns; /* a reference */
+	uint32_t ns_known; /* generation of the namespace table when it was made: who made it knows that one */
 	uint64_t bounced_bytes;
 	struct qpair_failures {
 		uint64_t refused, aborted, timed_out; /* commands */
@@ -454,6 +470,17 @@ static inline uint32_t qpair_room(const struct nvmfr_qpair *qp)
 void nvmfr__qpair_fault(struct nvmfr_qpair *qp, int err, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* The owner: a command is to be aborted. */
+void nvmfr__link_abort(struct qpair_link *link, uint16_t cid);
+
+/* ---- expiry.c: commands over their time ------------------------------------------------------------- */
+
+/* The service's tick moved. */
+void nvmfr__qpair_check_timeouts(struct nvmfr_qpair *qp);
+void nvmfr__qpair_aborts_failed(struct nvmfr_qpair *qp);
+/* What a command that was refused with this status ends with: an Abort of ours is a timeout. */
+int32_t nvmfr__qpair_refusal(struct nvmfr_qpair *qp, uint32_t cid, uint16_t status);
+
 /* Ends the endpoint's access to memory and hands it back to the service. */
 void nvmfr__qpair_retire(struct nvmfr_qpair *qp);
 
@@ -462,6 +489,9 @@ void nvmfr__word_step(_Atomic uint32_t *word);
 
 /* The service: what it changed in link becomes visible, a sleeper wakes. The host's lock held. */
 void nvmfr__link_publish(struct qpair_link *link);
+
+/* Whether a command was submitted at this tick or later. The host's lock held; by another thread a look at a moment. */
+bool nvmfr__qpair_sent_since(const struct nvmfr_qpair *qp, uint32_t tick);
 
 /* Whether a command in flight names buf. The host's lock held; exact when the owner calls. */
 bool nvmfr__qpair_names(const struct nvmfr_qpair *qp, const struct nvmfr_buffer *buf);

@@ -69,18 +69,6 @@ static int check_ranges(const struct ns_entry *ns, const struct nvmfr_range *ran
 	return err;
 }
 
-/* The CPU writes the list there, the controller reads it. */
-static int check_list(const struct nvmfr_buffer *list)
-{
-	if (!list)
-		return nvmfr__fail(-EINVAL, "list is NULL");
-	if ((list->flags & BUFFER_DMABUF) || !(list->access & FAB_ACCESS_TARGET))
-		return nvmfr__fail(-EINVAL,
-				   "the list's buffer is a dma-buf or was not registered with "
-				   "NVMFR_ACCESS_BOTH: it cannot be written here");
-	return 0;
-}
-
 static unsigned char *list_at(const struct nvmfr_buffer *list, uint64_t offset)
 {
 	return (unsigned char *)(uintptr_t)list->addr + offset;
@@ -120,7 +108,7 @@ int nvmfr__qpair_deallocate(struct nvmfr_qpair *qp, uint32_t nsid, const struct 
 	if (!err)
 		err = check_ranges(ns, ranges, n, &bounds, &blocks);
 	if (!err)
-		err = check_list(list);
+		err = nvmfr__command_memory(list, "list");
 	if (err)
 		return err;
 	nvme_sqe_init(&sqe, NVME_IO_DSM);
@@ -185,7 +173,7 @@ int nvmfr__qpair_copy(struct nvmfr_qpair *qp, uint32_t nsid, uint64_t lba,
 	if (!err)
 		err = check_copy(qp, nsid, lba, ranges, n);
 	if (!err)
-		err = check_list(list);
+		err = nvmfr__command_memory(list, "list");
 	if (err)
 		return err;
 	nvme_sqe_init(&sqe, NVME_IO_COPY);

@@ -185,6 +185,11 @@ int nvmfr__qpair_make_room(struct nvmfr_qpair *qp)
 static int check_range(const struct nvmfr_qpair *qp, const struct nvmfr_io *io,
 		       const struct ns_entry *ns)
 {
+	if (ns->another > qp->ns_known)
+		return nvmfr__fail(-ESTALE,
+				   "namespace %u is another one now (its NGUID, UUID or EUI-64): make a new queue pair "
+				   "if that is the one to use",
+				   ns->nsid);
 	if (ns->refusal)
 		return nvmfr__fail(-EOPNOTSUPP, "namespace %u: %s", ns->nsid, ns->refusal);
 	if (io->nblocks == 0)

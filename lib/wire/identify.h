@@ -272,9 +272,17 @@ enum nvme_oncs {
 	NVME_ONCS_DSM = 1 << 2,
 	NVME_ONCS_WRITE_ZEROES = 1 << 3,
 	NVME_ONCS_SAVE = 1 << 4, /* Save and Select of features */
+	NVME_ONCS_RESERVATIONS = 1 << 5,
 	NVME_ONCS_TIMESTAMP = 1 << 6,
 	NVME_ONCS_VERIFY = 1 << 7,
 	NVME_ONCS_COPY = 1 << 8,
+};
+
+enum nvme_fuses { NVME_FUSES_COMPARE_AND_WRITE = 1 << 0 };
+
+enum nvme_rescap {
+	NVME_RESCAP_TYPES = 0x7e, /* all six */
+	NVME_RESCAP_IEKEY_13 = 1 << 7, /* Ignore Existing Key as of NVMe 1.3 */
 };
 
 enum nvme_vwc { NVME_VWC_PRESENT = 1 << 0 };

@@ -18,6 +18,10 @@ enum nvme_io_opcode {
 	NVME_IO_WRITE_ZEROES = 0x08,
 	NVME_IO_DSM = 0x09,
 	NVME_IO_VERIFY = 0x0c,
+	NVME_IO_RESV_REGISTER = 0x0d,
+	NVME_IO_RESV_REPORT = 0x0e,
+	NVME_IO_RESV_ACQUIRE = 0x11,
+	NVME_IO_RESV_RELEASE = 0x15,
 	NVME_IO_COPY = 0x19,
 };
 
@@ -50,8 +54,13 @@ enum nvme_admin_opcode {
 
 enum { NVME_FABRICS_OPCODE = 0x7f };
 
-/* Byte 1 of the SQE: bits 7:6 PSDT. Fabrics transports have SGLs only. */
-enum { NVME_FLAGS_PSDT_SGL = 0x40 };
+/* Byte 1 of the SQE: bits 7:6 PSDT. Fabrics transports have SGLs only. Bits 1:0 FUSE. */
+enum {
+	NVME_FLAGS_PSDT_SGL = 0x40,
+	NVME_FLAGS_FUSE_FIRST = 0x01,
+	NVME_FLAGS_FUSE_SECOND = 0x02,
+	NVME_FLAGS_FUSE_MASK = 0x03,
+};
 
 /* Read, Write and Write Zeroes, CDW12: bits 15:0 NLB (0's based). */
 #define NVME_RW_FUA	      (UINT32_C(1) << 30)

@@ -2,6 +2,7 @@
 /* A lost association is made anew, and its queue pairs with it: the same handles, each I/O told once. */
 #include "flow.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -347,6 +348,81 @@ Test(recovery, two_threads_read_on, .timeout = 120)
 		cr_expect(!readers[i].failed && readers[i].good == 2000, "%u good, %u lost", readers[i].good,
 			  readers[i].lost);
 	}
+	flow_down(&f);
+}
+
+static _Atomic bool dropped_all;
+
+static void *wait_on(void *arg)
+{
+	struct reader *r = arg;
+	struct nvmfr_qpair *qp = NULL;
+
+	r->failed = nvmfr_qpair_create(r->f->ctrl, NULL, &qp);
+	pthread_barrier_wait(r->start);
+	for (; !r->failed && !atomic_load(&dropped_all); r->good++)
+		r->failed = nvmfr_qpair_wait(qp, 60000);
+	nvmfr_qpair_destroy(qp);
+	return NULL;
+}
+
+/* A queue pair that is live, and lost again before who waits for it has looked: the wait goes on. */
+Test(recovery, lost_again_while_waited_for, .timeout = 120)
+{
+	struct flow f = { 0 };
+	pthread_barrier_t start;
+	struct reader waiter = { .f = &f, .start = &start };
+	pthread_t thread;
+
+	pthread_barrier_init(&start, NULL, 2);
+	flow_host_thread(&f);
+	flow_target(&f, NULL);
+	f.opts.ctrl_loss_timeout_ms = UINT32_MAX;
+	f.opts.reconnect_delay_ms = 1;
+	flow_ns(&f, MIB, BLOCK);
+	flow_connect(&f);
+	cr_assert_eq(pthread_create(&thread, NULL, wait_on, &waiter), 0);
+	pthread_barrier_wait(&start);
+	for (unsigned int i = 0; i < 300; i++) {
+		nvmfr_soft_drop(f.target);
+		cr_expect_eq(nvmfr_ctrl_wait(f.ctrl, 20000), 0, "%s", nvmfr_last_error());
+	}
+	atomic_store(&dropped_all, true);
+	pthread_join(thread, NULL);
+	cr_expect(!waiter.failed, "after %u", waiter.good);
+	flow_down(&f);
+}
+
+/* Another namespace under the NSID of an old one is not read by who knows the old one. */
+Test(recovery, another_namespace_is_not_read, .timeout = 60)
+{
+	static const uint8_t other[16] = { 0x6f, 0x74, 0x68 };
+	struct flow f = recovering(60000, 100);
+	struct nvmfr_buffer *buf = flow_alloc(&f, BLOCK);
+	struct nvmfr_event event = { 0 };
+	struct nvmfr_qpair *old = f.qp;
+
+	while (nvmfr_host_events(f.host, &event, 1) > 0)
+		;
+	flow_patch(&f, CNS_NS_DESCS, f.nsid, 4, other, sizeof(other));
+	nvmfr_soft_drop(f.target);
+	flow_settle(&f);
+	cr_assert_eq(nvmfr_qpair_wait(old, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
+	while (event.type != NVMFR_EVENT_NS_CHANGED)
+		cr_assert_eq(nvmfr_host_events(f.host, &event, 1), 1);
+	cr_expect_eq(event.value & NVMFR_NS_CHANGE_IDENTITY, NVMFR_NS_CHANGE_IDENTITY);
+	cr_expect_eq(nvmfr_read(old, f.nsid, 0, 1, buf, 0, 0), -ESTALE);
+	flow_says("another one now");
+	/* It stays refused, also over a recovery that changes nothing. */
+	nvmfr_soft_drop(f.target);
+	flow_settle(&f);
+	cr_assert_eq(nvmfr_qpair_wait(old, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
+	cr_expect_eq(nvmfr_read(old, f.nsid, 0, 1, buf, 0, 0), -ESTALE);
+	/* Whoever makes a queue pair now means the one that is there. */
+	f.qp = flow_qpair(&f, 8);
+	flow_works(&f);
+	nvmfr_qpair_destroy(old);
+	flow_release(buf);
 	flow_down(&f);
 }
 

@@ -87,8 +87,8 @@ Test(silence, over_its_time_soon_after_its_time)
 	buf = flow_alloc(&f, BLOCK);
 	flow_plan_io(&f, NVMFR_SOFT_FAULT_SILENCE, OPC_READ, 0);
 	flow_reads(&f, buf, 1);
-	/* Two coarse ticks of 100 ms later at most. */
-	for (unsigned int i = 0; i < 22 && got == 0; i++) {
+	/* Two coarse ticks of 100 ms later at most it is aborted; two more, for nothing, and it ends. */
+	for (unsigned int i = 0; i < 25 && got == 0; i++) {
 		flow_idle_ms(&f, 100);
 		got = nvmfr_poll(f.qp, &done, 1);
 	}
@@ -96,7 +96,7 @@ Test(silence, over_its_time_soon_after_its_time)
 		flow_settle(&f);
 		got = nvmfr_poll(f.qp, &done, 1);
 	}
-	cr_expect_eq(got, 1, "still not told after 2.2 s");
+	cr_expect_eq(got, 1, "still not told after 2.5 s");
 	cr_expect_eq(done.result, -ETIMEDOUT);
 	flow_release(buf);
 	flow_anew_then_down(&f);
@@ -191,6 +191,90 @@ Test(silence, split_io_that_was_partly_answered)
 	flow_anew_then_down(&f);
 }
 
+/* ---- abort ----------------------------------------------------------------------------------- */
+
+/* One command that is stuck: it alone ends, and its association stays. */
+static void stuck(uint64_t nblocks, bool grouped)
+{
+	struct nvmfr_qpair_opts opts = flow_qpair_opts(FLOW_DEPTH);
+	struct nvmfr_group *group = NULL;
+	struct nvmfr_completion done;
+	struct nvmfr_buffer *buf;
+	struct nvmfr_io io;
+	struct flow f = { 0 };
+
+	flow_host(&f);
+	flow_target(&f, NULL);
+	f.nsid = flow_ns(&f, 64 * MIB, BLOCK);
+	flow_connect(&f);
+	if (grouped)
+		cr_assert_eq(nvmfr_group_create(f.host, NULL, &group), 0);
+	opts.group = group;
+	opts.io_timeout_ms = 1000;
+	cr_assert_eq(flow_try_qpair(&f, &opts, &f.qp), 0, "%s", nvmfr_last_error());
+	buf = flow_alloc(&f, 4 * MIB);
+	flow_plan_io(&f, NVMFR_SOFT_FAULT_STUCK, OPC_READ, 0);
+	io = flow_io(&f, NVMFR_OP_READ, 0, nblocks, buf, 0);
+	cr_assert_eq(nvmfr_submit(f.qp, &io, 1), 1);
+	cr_expect_eq(nvmfr_wait(f.qp, &done, 1, 1, 900), 0);
+	cr_expect_eq(nvmfr_buffer_release(buf), -EBUSY);
+	cr_assert_eq(nvmfr_wait(f.qp, &done, 1, 1, 600), 1, "%s", nvmfr_last_error());
+	cr_expect_eq(done.result, -ETIMEDOUT);
+	cr_expect_eq(done.status & 0x7ff, 0x007, "Command Abort Requested: %04x", done.status);
+	cr_expect_eq(nvmfr_ctrl_state(f.ctrl), NVMFR_STATE_LIVE);
+	flow_release(buf);
+	flow_works(&f);
+	flow_idle_ms(&f, 30000);
+	flow_works(&f);
+	if (grouped) {
+		nvmfr_qpair_destroy(f.qp);
+		f.qp = NULL;
+		cr_assert_eq(nvmfr_group_destroy(group), 0);
+	}
+	flow_down(&f);
+}
+
+Test(silence, a_stuck_command_is_aborted)
+{
+	stuck(1, false);
+	stuck(4 * MIB / BLOCK, false);
+	stuck(1, true);
+}
+
+/* Many at once, more than the controller aborts at a time, and none of them is abortable in the end. */
+Test(silence, an_abort_that_is_not_answered)
+{
+	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_SILENCE, 1, OPC_READ, NVMFR_SOFT_ANY, 0);
+	struct nvmfr_soft_fault abort = flow_fault(NVMFR_SOFT_FAULT_SILENCE, 0, 0x08, NVMFR_SOFT_ANY, 0);
+	struct nvmfr_qpair_opts opts = flow_qpair_opts(FLOW_DEPTH);
+	struct flow_outcome outcome = { .n = 20 };
+	struct nvmfr_completion done[20];
+	struct nvmfr_buffer *buf;
+	struct flow f = { 0 };
+
+	fault.count = abort.count = 0;
+	flow_host(&f);
+	flow_target(&f, NULL);
+	f.opts.admin_timeout_ms = 2000;
+	f.nsid = flow_ns(&f, 64 * MIB, BLOCK);
+	flow_connect(&f);
+	opts.io_timeout_ms = 1000;
+	cr_assert_eq(flow_try_qpair(&f, &opts, &f.qp), 0, "%s", nvmfr_last_error());
+	buf = flow_alloc(&f, 20 * BLOCK);
+	flow_plan(&f, &fault);
+	flow_plan(&f, &abort);
+	flow_reads(&f, buf, 20);
+	cr_expect_eq(nvmfr_wait(f.qp, done, 1, 20, 2900), 0);
+	cr_assert_eq(nvmfr_wait(f.qp, done, 20, 20, 700), 20, "%s", nvmfr_last_error());
+	flow_note(&outcome, done, 20);
+	flow_each_once(&outcome);
+	cr_expect_eq(flow_count(&outcome, -ETIMEDOUT), 20u);
+	cr_expect_eq(nvmfr_ctrl_wait(f.ctrl, FLOW_WAIT_MS), -ENOTCONN);
+	flow_says("Abort did not help");
+	flow_release(buf);
+	flow_down(&f);
+}
+
 /* ---- keep-alive ------------------------------------------------------------------------------ */
 
 Test(silence, keep_alive_is_sent_while_nothing_else_happens)
@@ -220,6 +304,34 @@ Test(silence, keep_alive_is_sent_under_load)
 	cr_expect_eq(done.result, 0);
 	cr_expect_geq(flow_counters(&f).keep_alives, 2);
 	flow_release(buf);
+	flow_down(&f);
+}
+
+/* Traffic counts: as long as there is any no Keep Alive is sent; without, they come at once. */
+Test(silence, keep_alive_by_traffic)
+{
+	struct nvmfr_soft_opts opts = flow_soft_opts();
+	struct nvmfr_buffer *buf;
+	struct flow f = { 0 };
+	uint64_t before;
+
+	opts.flags = NVMFR_SOFT_TBKAS;
+	flow_up(&f, &opts);
+	buf = flow_alloc(&f, BLOCK);
+	before = flow_counters(&f).keep_alives;
+	for (unsigned int i = 0; i < 120; i++) {
+		struct nvmfr_io io = flow_io(&f, NVMFR_OP_READ, 0, 1, buf, 0);
+
+		flow_must(f.qp, &io);
+		flow_idle_ms(&f, 1000);
+	}
+	cr_expect_leq(flow_counters(&f).keep_alives, before + 1);
+	/* KATO is 10 s, and it is looked at every 2.5 s. */
+	before = flow_counters(&f).keep_alives;
+	flow_idle_ms(&f, 60000);
+	cr_expect_geq(flow_counters(&f).keep_alives, before + 22);
+	flow_release(buf);
+	flow_works(&f);
 	flow_down(&f);
 }
 

@@ -222,6 +222,26 @@
 	FIELD(nvmfr_cmd, reserved1, 44)								\
 	FIELD(nvmfr_cmd, reserved2, 48)								\
 												\
+	SIZE(nvmfr_reserve, 32)										\
+	FIELD(nvmfr_reserve, nsid, 0)									\
+	FIELD(nvmfr_reserve, action, 4)									\
+	FIELD(nvmfr_reserve, type, 5)									\
+	FIELD(nvmfr_reserve, flags, 6)									\
+	FIELD(nvmfr_reserve, key, 8)									\
+	FIELD(nvmfr_reserve, other_key, 16)								\
+	FIELD(nvmfr_reserve, reserved, 24)								\
+	SIZE(nvmfr_reservation, 8)									\
+	FIELD(nvmfr_reservation, generation, 0)								\
+	FIELD(nvmfr_reservation, registrants, 4)							\
+	FIELD(nvmfr_reservation, type, 6)								\
+	FIELD(nvmfr_reservation, persists, 7)								\
+	SIZE(nvmfr_registrant, 32)									\
+	FIELD(nvmfr_registrant, key, 0)									\
+	FIELD(nvmfr_registrant, hostid, 8)								\
+	FIELD(nvmfr_registrant, cntlid, 24)								\
+	FIELD(nvmfr_registrant, holds, 26)								\
+	FIELD(nvmfr_registrant, reserved, 27)								\
+												\
 	SIZE(nvmfr_range, 16)									\
 	FIELD(nvmfr_range, lba, 0)								\
 	FIELD(nvmfr_range, nblocks, 8)								\

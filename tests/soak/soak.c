@@ -204,12 +204,13 @@ static bool goes_on(struct soak *s, uint64_t wanted)
 	return true;
 }
 
-static void dump(const struct soak *s)
+/* What a monitor would ask for meanwhile, from a thread that owns nothing. */
+static const char *dumped(const struct soak *s)
 {
 	static char text[1 << 16];
+	int need = nvmfr_ctrl_dump(s->ctrl, text, sizeof(text));
 
-	if (nvmfr_ctrl_dump(s->ctrl, text, sizeof(text)) > 0)
-		fprintf(stderr, "%s\n", text);
+	return need > 0 && (size_t)need <= sizeof(text) ? text : NULL;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -270,6 +271,8 @@ static bool run(struct soak *s)
 		expire(s);
 		if (!goes_on(s, chance(s, MOST_WAITED_FOR)))
 			return fprintf(stderr, "soak: after fault %" PRIu64 ", %s\n", i, s->name), false;
+		if (i % 16 == 15 && !dumped(s))
+			return fprintf(stderr, "soak: no dump: %s\n", nvmfr_last_error()), false;
 		/* What waits for a queue that did not get so far shall not pile up. */
 		if (i % 64 == 63)
 			nvmfr_soft_fault_clear(s->target);
@@ -344,7 +347,7 @@ int main(int argc, char **argv)
 		return fprintf(stderr, "soak: %s\n", nvmfr_last_error()), 1;
 	good = start(&s) && run(&s);
 	if (!good)
-		dump(&s);
+		fprintf(stderr, "%s\n", dumped(&s));
 	good = tear_down(&s, good);
 	printf("soak: %" PRIu64 " I/Os submitted; %" PRIu64 " good, %" PRIu64 " refused, %" PRIu64 " aborted, %" PRIu64
 	       " timed out; %" PRIu64 " losses, %" PRIu64 " events: %s\n",

@@ -355,6 +355,7 @@ static int set_up(struct worker *w)
 	opts.depth = SLOTS * 2;
 	opts.io_timeout_ms = 300;
 	opts.flags = w->index % 2 ? NVMFR_QPAIR_STATS : 0;
+	opts.retry = w->index < 2 ? NVMFR_RETRY_NONE : NVMFR_RETRY_READS;
 	err = w->index % 2 ? nvmfr_group_create(w->host, NULL, &w->group) : 0;
 	opts.group = w->group;
 	/* A fault may be in the way already. */

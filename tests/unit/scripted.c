@@ -126,7 +126,7 @@ static void take(struct scripted *s, uint32_t position, bool told)
 	s->sent++;
 }
 
-/* The newest that carries data, and no other, is to be told. */
+/* The newest that carries data, and no other, is to be told; or one alone that carries nothing. */
 static void check_told(const struct scripted *s, uint32_t first, uint32_t n, uint32_t told)
 {
 	uint32_t newest = FAB_NO_POSITION;
@@ -134,7 +134,7 @@ static void check_told(const struct scripted *s, uint32_t first, uint32_t n, uin
 	for (uint32_t i = first; i < first + n && i < s->ep.send_positions; i++)
 		if (s->sends[i].pieces == 2 && !is_list(s, &s->sends[i].carry))
 			newest = i;
-	if (newest != told)
+	if (newest != told && !(n == 1 && first == told && s->sends[first].pieces != 2))
 		breach("position %u is to be told, %u is the newest that carries data", told, newest);
 }
 
@@ -520,6 +520,8 @@ static struct queue_limits limits_of(const struct rig_opts *opts)
 		.verify = !opts->no_optional,
 		.dsm = !opts->no_optional,
 		.copy = !opts->no_optional,
+		.reservations = !opts->no_optional,
+		.fused = !opts->no_optional,
 	};
 }
 

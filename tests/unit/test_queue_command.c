@@ -313,3 +313,81 @@ Test(queue_command, no_room)
 	cr_expect_eq(command(&rig, OPC_NONE, 0, 0), -EAGAIN);
 	rig_down(&rig);
 }
+
+/* ---- a fused pair ---------------------------------------------------------------------------- */
+
+static int fused(struct rig *rig)
+{
+	struct nvmfr_io pair[2] = {
+		/* clang-format off */
+		{ .op = NVMFR_OP_COMPARE, .nsid = RIG_NS, .lba = 0x060504030201, .nblocks = 2, .buf = &rig->buf,
+		  .offset_bytes = 16, .user_data = 1 },
+		{ .op = NVMFR_OP_WRITE, .nsid = RIG_NS, .lba = 0x060504030201, .nblocks = 2, .buf = &rig->buf,
+		  .flags = NVMFR_IO_FUA, .user_data = 2 },
+		/* clang-format on */
+	};
+
+	return nvmfr__qpair_fused(rig->qp, pair);
+}
+
+/* NVM Express Base Specification, CDW0: FUSE in bits 9:8. Two blocks are one descriptor's. */
+static void expect_pair(const struct rig *rig)
+{
+	static const unsigned char first[2] = { 0x05, 0x41 }, second[2] = { 0x01, 0x42 };
+	const struct scripted_cmd *compare = scripted_last(rig->s, 1);
+	const struct scripted_cmd *write = scripted_last(rig->s, 0);
+
+	cr_expect_arr_eq(compare->capsule, first, 2);
+	cr_expect_arr_eq(write->capsule, second, 2);
+	cr_expect_eq(scripted_le(compare->capsule + 24, 8), RIG_ADDR + 16);
+	cr_expect_eq(scripted_le(write->capsule + 24, 8), RIG_ADDR);
+	cr_expect_eq(scripted_le(compare->capsule + 40, 8), 0x060504030201u);
+	cr_expect_eq(scripted_le(compare->capsule + 48, 4), 1u);
+	cr_expect_eq(scripted_le(write->capsule + 48, 4), 1u | 1u << 30, "FUA");
+	cr_expect_arr_eq(compare->capsule + 4, write->capsule + 4, 20);
+}
+
+static void finish_pair(struct rig *rig)
+{
+	struct nvmfr_completion cpl[2];
+
+	scripted_answer_all(rig->s);
+	scripted_sends_signaled(rig->s);
+	cr_assert_eq(nvmfr__qpair_poll(rig->qp, cpl, 2), 2);
+	cr_expect(cpl[0].user_data == 1 && cpl[1].user_data == 2);
+}
+
+/* From each place of the ring on, with a stain just before it or not. */
+Test(queue_command, fused_pair_at_every_place)
+{
+	for (unsigned int i = 0; i < 2 * 33; i++) {
+		struct rig rig;
+
+		rig_up(&rig, NULL);
+		for (unsigned int at = 0; at < i / 2; at++) {
+			if (i % 2 && at + 1 == i / 2)
+				cr_assert_eq(nvmfr__qpair_command(rig.qp, &full, &rig.buf, 0, 4096, 0), 0);
+			else
+				cr_assert_eq(rig_read(&rig, 0, 1, 0), 0);
+			finish(&rig);
+		}
+		cr_assert_eq(fused(&rig), 0, "%u: %s", i, nvmfr__err_get());
+		expect_pair(&rig);
+		finish_pair(&rig);
+		cr_assert_eq(rig_read(&rig, 0, 1, 0), 0, "%u: %s", i, nvmfr__err_get());
+		cr_expect_eq(scripted_last(rig.s, 0)->capsule[8], 0);
+		finish(&rig);
+		rig_down(&rig);
+	}
+}
+
+Test(queue_command, no_fused_pair_without_fuses)
+{
+	struct rig_opts opts = { .no_optional = true };
+	struct rig rig;
+
+	rig_up(&rig, &opts);
+	cr_expect_eq(fused(&rig), -EOPNOTSUPP);
+	cr_expect_eq(rig.s->posted, 0u);
+	rig_down(&rig);
+}

@@ -449,6 +449,11 @@ Test(queue_timeout, a_command_over_its_time_ends_it, .timeout = SECONDS)
 	cr_expect(!rig.qp->broken, "5 ticks are not over 5 ticks");
 	atomic_store(&rig.tick, 7);
 	cr_expect_eq(nvmfr__qpair_poll(rig.qp, cpls, 4), 0);
+	cr_expect(!rig.qp->broken, "first it is to be aborted");
+	cr_expect(rig.qp->link.aborts == 1 && rig.qp->link.abort[0] == 0x1000, "%u", rig.qp->link.aborts);
+	atomic_store(&rig.tick, 8);
+	cr_expect_eq(nvmfr__qpair_poll(rig.qp, cpls, 4), 0);
+	cr_expect_eq(rig.qp->link.aborts, 1u, "once");
 	cr_expect_eq(rig.qp->link.fault, -ETIMEDOUT);
 	cr_expect_not_null(strstr(rig.qp->link.fault_text, "1 command unanswered"), "%s",
 			   rig.qp->link.fault_text);
@@ -470,8 +475,10 @@ Test(queue_timeout, an_answer_after_all_counts, .timeout = SECONDS)
 	rig_up(&rig, &(struct rig_opts){ .timeout_ticks = 5 });
 	cr_assert_eq(rig_read(&rig, 0, 1, 1), 0);
 	cr_assert_eq(rig_read(&rig, 0, 1, 2), 0);
-	atomic_store(&rig.tick, 7);
-	cr_expect_eq(nvmfr__qpair_poll(rig.qp, cpls, 4), 0);
+	for (unsigned int tick = 7; tick <= 8; tick++) {
+		atomic_store(&rig.tick, tick);
+		cr_expect_eq(nvmfr__qpair_poll(rig.qp, cpls, 4), 0);
+	}
 	cr_expect_not_null(strstr(rig.qp->link.fault_text, "2 commands unanswered"), "%s",
 			   rig.qp->link.fault_text);
 	scripted_answer(rig.s, 0x1001, 0x80, 0);

@@ -178,6 +178,12 @@ quick_start() {
 	grep -q 'enters the kernel at each post' $work/quickstart
 }
 
+further_commands() {
+	local name=$1
+	shift
+	bounded "$vmcheck" commands "$@" "$(uri "$name")"
+}
+
 # The system's own Python, which has numpy where it is installed: an import takes long in emulation.
 python() {
 	bound=240 PYTHONPATH=$here/../../bindings/python NVMFR_LIBRARY=$build/lib/libnvmfr.so bounded /usr/bin/python3 -B "$@"
@@ -333,6 +339,8 @@ check 'the quick start, which counts what soft-RoCE costs' quick_start ram4096
 check 'the Python package, ram512' python_smoke ram512
 check 'the Python package, ram4096' python_smoke ram4096
 check 'mistakes get errors, ram512' error_cases ram512
+check 'admin commands, deallocate, and what the target has not, ram512' further_commands ram512
+check 'admin commands, deallocate, and what the target has not, file' further_commands file --zeroes
 check 'perf, random reads' perf_run -q 8 -o 4096 -w randread -t 2 -c 2 -r "$(uri ram512)"
 check 'perf, random writes' perf_run -q 8 -o 16384 -w randwrite -t 2 -c 2 -r "$(uri ram4096)"
 check 'perf, verified data' perf_run --verify --overwrite --length 12M -q 16 -o 12K -p 3 -n 2000 -c 2 -r "$(uri ram4096)"

@@ -519,6 +519,8 @@ static bool choose_work(const char *name)
 		work = verify;
 	else if (!strcmp(name, "errors"))
 		work = errors;
+	else if (!strcmp(name, "commands"))
+		work = commands;
 	else if (!strcmp(name, "until-lost"))
 		work = until_lost;
 	else if (!strcmp(name, "outlive"))
@@ -531,7 +533,7 @@ int main(int argc, char **argv)
 	struct session session;
 
 	if (parse(&session, argc, argv) || !choose_work(argv[optind])) {
-		fprintf(stderr, "usage: vmcheck verify|errors|until-lost|outlive [--threads N] [--ios N] "
+		fprintf(stderr, "usage: vmcheck verify|commands|errors|until-lost|outlive [--threads N] [--ios N] "
 				"[--seed N] [--zeroes] [--source ADDRESS] [--path URI] URI\n");
 		return 2;
 	}

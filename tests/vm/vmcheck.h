@@ -68,5 +68,6 @@ int post(struct worker *w, struct flight *f);
 struct flight *landed(struct worker *w, const struct nvmfr_completion *c);
 
 int verify(struct worker *w);
+int commands(struct worker *w);
 
 #endif

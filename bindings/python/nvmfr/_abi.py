@@ -14,10 +14,12 @@ __all__ = ["Access", "HostFlag", "IoFlag", "LogLevel", "Op", "SoftFaultKind", "S
 VERSION_MAJOR, VERSION_MINOR, VERSION_PATCH = 0, 1, 0
 SOFT_SUBNQN = "nqn.2026-12.io.github.nvmfr:soft"
 SOFT_ANY = 0xffffffff
+SOFT_PORTS = 8
 LATENCY_BITS, LATENCY_VALUE_BITS, LATENCY_BUCKETS = 4, 42, 624
 ADMIN_MAX_BYTES = 1 << 20
 DEALLOCATE_RANGE_BYTES = 16
 COPY_RANGE_BYTES = 32
+RESERVE_KEY_BYTES = 16
 
 
 class LogLevel(enum.IntEnum):
@@ -154,6 +156,35 @@ class LogPage(enum.IntEnum):
     ANA = 12
 
 
+class ReserveAction(enum.IntEnum):
+    """What a reservation command does."""
+    REGISTER = 0
+    UNREGISTER = 1
+    REPLACE = 2
+    ACQUIRE = 3
+    PREEMPT = 4
+    PREEMPT_ABORT = 5
+    RELEASE = 6
+    CLEAR = 7
+
+
+class ReserveType(enum.IntEnum):
+    """Types of a reservation."""
+    WRITE_EXCLUSIVE = 1
+    EXCLUSIVE = 2
+    WRITE_EXCLUSIVE_REGISTRANTS = 3
+    EXCLUSIVE_REGISTRANTS = 4
+    WRITE_EXCLUSIVE_ALL = 5
+    EXCLUSIVE_ALL = 6
+
+
+class ReserveFlag(enum.IntFlag):
+    """Flags of a reservation command."""
+    IGNORE_KEY = 1
+    PERSIST = 2
+    NO_PERSIST = 4
+
+
 class LogFlag(enum.IntFlag):
     """Flags of reading a log page."""
     RETAIN = 1
@@ -163,6 +194,7 @@ class SoftFlag(enum.IntFlag):
     """Flags of a soft target."""
     THREAD = 1
     DENY_HOSTS = 2
+    TBKAS = 4
 
 
 class SoftNsFlag(enum.IntFlag):
@@ -188,6 +220,7 @@ class SoftFaultKind(enum.IntEnum):
     CM_SILENCE = 14
     CM_UNREACHABLE = 15
     CM_DISCONNECT = 16
+    STUCK = 17
 
 
 LOG_FN = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
@@ -367,6 +400,24 @@ class Range(ctypes.Structure):
     _fields_ = [("lba", c_uint64), ("nblocks", c_uint64)]
 
 
+class Reserve(ctypes.Structure):
+    """struct nvmfr_reserve"""
+    _fields_ = [("nsid", c_uint32), ("action", c_uint8), ("type", c_uint8), ("flags", c_uint16),
+                ("key", c_uint64), ("other_key", c_uint64), ("reserved", c_uint64)]
+
+
+class Reservation(ctypes.Structure):
+    """struct nvmfr_reservation"""
+    _fields_ = [("generation", c_uint32), ("registrants", c_uint16), ("type", c_uint8),
+                ("persists", c_uint8)]
+
+
+class Registrant(ctypes.Structure):
+    """struct nvmfr_registrant"""
+    _fields_ = [("key", c_uint64), ("hostid", c_uint8 * 16), ("cntlid", c_uint16),
+                ("holds", c_uint8), ("reserved", c_uint8 * 5)]
+
+
 class Smart(ctypes.Structure):
     """struct nvmfr_smart"""
     _fields_ = [("size", c_size_t), ("critical_warning", c_uint8), ("spare_percent", c_uint8),
@@ -428,6 +479,7 @@ STRUCTS: Dict[str, Type[ctypes.Structure]] = {
     "nvmfr_mqpair_info": MqpairInfo, "nvmfr_mqpair_path": MqpairPath,
     "nvmfr_discovery_record": DiscoveryRecord, "nvmfr_discovery_info": DiscoveryInfo,
     "nvmfr_cmd": Cmd, "nvmfr_range": Range, "nvmfr_smart": Smart,
+    "nvmfr_reserve": Reserve, "nvmfr_reservation": Reservation, "nvmfr_registrant": Registrant,
 }
 ENUMS: Dict[str, Tuple[str, Type[enum.IntEnum]]] = {  # prefix in C, class here
     "nvmfr_log_level": ("NVMFR_LOG_", LogLevel),
@@ -448,17 +500,20 @@ ENUMS: Dict[str, Tuple[str, Type[enum.IntEnum]]] = {  # prefix in C, class here
     "nvmfr_discover_flags": ("NVMFR_DISCOVER_", DiscoverFlag),  # type: ignore[dict-item]
     "nvmfr_soft_notice": ("NVMFR_SOFT_NOTICE_", SoftNotice),
     "nvmfr_feature_select": ("NVMFR_FEATURE_", FeatureSelect),
+    "nvmfr_reserve_action": ("NVMFR_RESERVE_", ReserveAction),
+    "nvmfr_reserve_type": ("NVMFR_RESERVE_", ReserveType),
+    "nvmfr_reserve_flags": ("NVMFR_RESERVE_", ReserveFlag),  # type: ignore[dict-item]
     "nvmfr_log_page": ("NVMFR_LOG_PAGE_", LogPage),
     "nvmfr_log_flags": ("NVMFR_LOG_", LogFlag),  # type: ignore[dict-item]
 }
 MACROS: Dict[str, Any] = {
     "NVMFR_VERSION_MAJOR": VERSION_MAJOR, "NVMFR_VERSION_MINOR": VERSION_MINOR,
     "NVMFR_VERSION_PATCH": VERSION_PATCH, "NVMFR_SOFT_SUBNQN": SOFT_SUBNQN,
-    "NVMFR_SOFT_ANY": SOFT_ANY, "NVMFR_LATENCY_BITS": LATENCY_BITS,
+    "NVMFR_SOFT_PORTS": SOFT_PORTS, "NVMFR_SOFT_ANY": SOFT_ANY, "NVMFR_LATENCY_BITS": LATENCY_BITS,
     "NVMFR_LATENCY_VALUE_BITS": LATENCY_VALUE_BITS, "NVMFR_LATENCY_BUCKETS": LATENCY_BUCKETS,
     "NVMFR_SOFT_ANY": SOFT_ANY, "NVMFR_ADMIN_MAX_BYTES": ADMIN_MAX_BYTES,
     "NVMFR_DEALLOCATE_RANGE_BYTES": DEALLOCATE_RANGE_BYTES,
-    "NVMFR_COPY_RANGE_BYTES": COPY_RANGE_BYTES,
+    "NVMFR_COPY_RANGE_BYTES": COPY_RANGE_BYTES, "NVMFR_RESERVE_KEY_BYTES": RESERVE_KEY_BYTES,
 }
 
 _p = c_void_p
@@ -504,6 +559,7 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "nvmfr_pool_ctrl": (c_void_p, [_p, c_uint32]),
     "nvmfr_pool_release": (c_int, [_p]),
     "nvmfr_soft_ns_resize": (c_int, [_p, c_uint32, c_uint64]),
+    "nvmfr_soft_reserve": (c_int, [_p, POINTER(Reserve), POINTER(c_uint8)]),
     "nvmfr_soft_notify": (c_int, [_p, c_uint32]),
     "nvmfr_soft_port_set": (c_int, [_p, c_uint32, c_uint32]),
     "nvmfr_soft_ana_set": (c_int, [_p, c_uint32, c_uint32, c_uint32]),
@@ -554,6 +610,11 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "nvmfr_deallocate": (c_int, [_p, c_uint32, POINTER(Range), c_uint, _p, c_uint64, c_uint64]),
     "nvmfr_copy": (c_int, [_p, c_uint32, c_uint64, POINTER(Range), c_uint, _p, c_uint64,
                            c_uint64]),
+    "nvmfr_compare_and_write": (c_int, [_p, c_void_p]),
+    "nvmfr_reserve": (c_int, [_p, POINTER(Reserve), _p, c_uint64, c_uint64]),
+    "nvmfr_report_reservations": (c_int, [_p, c_uint32, _p, c_uint64, c_uint64, c_uint64]),
+    "nvmfr_parse_reservations": (c_int, [c_void_p, c_size_t, POINTER(Reservation),
+                                         POINTER(Registrant), c_uint]),
     "nvmfr_mpath_opts_init": (None, [POINTER(MpathOpts), c_size_t]),
     "nvmfr_mpath_create": (c_int, [_p, POINTER(MpathOpts), _out]),
     "nvmfr_mpath_add": (c_int, [_p, _p]),

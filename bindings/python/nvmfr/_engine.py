@@ -199,7 +199,7 @@ class Engine:
         try:
             self.qpair.wait_live(0.2)
         except BusyError:
-            self.qpair.poll(self._done)
+            self._collect(self.qpair.poll(self._done))
         except TimeOutError:
             pass
 

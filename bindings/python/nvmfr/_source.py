@@ -115,9 +115,10 @@ class Source:
     @property
     def copied_bytes(self) -> int:
         """Bytes that the CPU of this process copied: by the library, and by the data sets."""
-        link = self.link()
-        bounced: int = link.engine.qpair.info.bounced_bytes
-        return link.copied_bytes + bounced
+        with self.lock:
+            link = self.link()
+            bounced: int = link.engine.qpair.info.bounced_bytes
+            return link.copied_bytes + bounced
 
     def read(self, offset_bytes: int, size_bytes: int, what: str = "the read") -> bytes:
         """Any range, waited for, as bytes. Raises ValueError outside of the namespace."""

@@ -121,8 +121,10 @@ class Records(PackCase):
         dataset = self.dataset(WHOLE)
         pool = self.source.link().pool
         kept = dataset[[1]]
-        for index in range(300):
-            dataset[[index]]
+        with mock.patch.object(self.host, "alloc", wraps=self.host.alloc) as alloc:
+            for index in range(300):
+                dataset[[index]]
+        self.assertLess(alloc.call_count, 4)
         self.assertLess(len(pool), 4)
         self.assertEqual(raw(kept), self.record(WHOLE, 1))
         held = [dataset[[index]] for index in range(100)]
@@ -229,6 +231,10 @@ class Plans(unittest.TestCase):
                        for _ in range(chance.randrange(1, 30))]
             self.check(covering(extents, BLOCK, chance.choice([0, 512, 4096]),
                                 chance.choice([512, 4096, 1 << 20])), extents, disk)
-            size = chance.randrange(1, 4) * BLOCK
-            extents = [(chance.randrange(50) * size, size) for _ in range(chance.randrange(1, 30))]
-            self.check(rows(extents, BLOCK, chance.choice([512, 2048, 1 << 20])), extents, disk)
+            count, first = chance.randrange(1, 4), chance.randrange(3)
+            numbers = [0]
+            while chance.random() < 0.97:
+                numbers.append(numbers[-1] + 1 if numbers[-1] < 60 and chance.random() < 0.5
+                               else chance.randrange(60))
+            self.check(rows(first, count, numbers, BLOCK, chance.choice([512, 2048, 1 << 20])),
+                       [((first + number * count) * BLOCK, count * BLOCK) for number in numbers], disk)

@@ -125,12 +125,15 @@ class ExtentDataset:
 
     # ---- reading
 
-    def check_index(self, index: Any) -> int:
+    def _checked(self, indices: Sequence[Any]) -> List[int]:
         """As list indices: from -len on. Raises IndexError."""
-        number = operator.index(index)
-        if not -len(self) <= number < len(self):
-            raise IndexError(f"sample {number} of {len(self)}")
-        return number % len(self)
+        numbers, length = list(map(operator.index, indices)), len(self)
+        if not numbers:
+            return numbers
+        least, most = min(numbers), max(numbers)
+        if least < -length or most >= length:
+            raise IndexError(f"sample {least if least < -length else most} of {length}")
+        return numbers if least >= 0 else [number % length for number in numbers]
 
     def _start(self, indices: Sequence[int],
                finish: Callable[[Any, Plan, Sequence[int]], Any]) -> Pending:
@@ -141,7 +144,7 @@ class ExtentDataset:
 
     def start(self, indices: Sequence[Any]) -> Pending:
         """Begins to read samples; result() is their list."""
-        return self._start([self.check_index(index) for index in indices], self._samples)
+        return self._start(self._checked(indices), self._samples)
 
     def start_batch(self, indices: Sequence[Any]) -> Pending:
         """Begins to read a batch; result() is what batch() returns."""

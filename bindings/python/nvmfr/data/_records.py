@@ -83,14 +83,15 @@ class RecordDataset(ExtentDataset):
         return self._arrays.view(memory, place, self.dtype, self.shape)
 
     def start_batch(self, indices: Sequence[Any]) -> Pending:
-        numbers = [self.check_index(index) for index in indices]
+        numbers = self._checked(indices)
         if self.transform is not None or not numbers:
             return self._start(numbers, self._samples)
         with self.source.lock:
             block = self.source.block_bytes
             if self._first % block or self.record_bytes % block:
                 return self._start(numbers, self._gather)
-            plan = rows([self.extent(index) for index in numbers], block, self.max_command_bytes)
+            plan = rows(self._first // block, self.record_bytes // block, numbers, block,
+                        self.max_command_bytes)
             return Pending(self, numbers, plan, self._rows)
 
     def _rows(self, memory: Any, plan: Plan, indices: Sequence[int]) -> Any:
