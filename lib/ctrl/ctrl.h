@@ -278,12 +278,12 @@ void nvmfr__ioqueue_publish_ns(struct nvmfr_ctrl *ctrl);
 uint64_t nvmfr__ioqueue_pass(struct nvmfr_ctrl *ctrl);
 void nvmfr__ioqueue_event(struct entry *entry, const struct fab_event *ev);
 void nvmfr__ioqueue_lose_all(struct nvmfr_ctrl *ctrl);
+/* Until when a controller that is lost now may carry out what was sent to it; UINT64_MAX: nobody knows. */
+uint64_t nvmfr__ioqueue_doubt_ends(const struct nvmfr_ctrl *ctrl, uint64_t now);
 /* An Abort of a command of that queue was answered with no. */
 void nvmfr__ioqueue_abort_failed(struct nvmfr_ctrl *ctrl, uint16_t qid);
 /* Whether any queue's owner has submitted something at this tick or later. */
 bool nvmfr__ioqueue_sent_since(const struct nvmfr_ctrl *ctrl, uint32_t tick);
-/* Until when a controller that is lost now may carry out what was sent to it; UINT64_MAX: nobody knows. */
-uint64_t nvmfr__ioqueue_doubt_ends(const struct nvmfr_ctrl *ctrl, uint64_t now);
 
 /* ---- attempt.c: making an RC connection --------------------------------------------------------------- */
 
