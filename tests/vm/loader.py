@@ -6,6 +6,7 @@ the same bytes. What it writes to the namespace is lost to whoever had something
 import argparse
 import json
 import mmap
+import multiprocessing
 import os
 import statistics
 import subprocess
@@ -42,7 +43,9 @@ def batches(way, workers, given):
     """What a training loop iterates."""
     import torch
     from torch.utils.data import DataLoader
-    context = "fork" if workers else None
+    # Not fork: librdmacm keeps the device that this process opened, and a child cannot use it.
+    context = "forkserver" if workers else None
+    multiprocessing.set_forkserver_preload(["torch", "nvmfr.data"])
     if way == "usual":
         order = torch.Generator()
         order.manual_seed(1)
