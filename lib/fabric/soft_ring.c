@@ -15,7 +15,7 @@ enum { PIECES_TOLD = 3 };
 
 static bool is_signaled(const struct soft_ep *ep, uint32_t position)
 {
-	return (position + 1) % FAB_SIGNAL_EVERY == 0 || ep->sends[position].pieces != 1;
+	return (position + 1) % FAB_SIGNAL_EVERY == 0 || ep->sends[position].pieces > 1;
 }
 
 /* Told by the next poll: posts do not fail. */
@@ -63,7 +63,7 @@ int nvmfr__soft_post_carrying(struct fab_ep *base, uint32_t first, uint32_t n, u
 {
 	struct soft_ep *ep = nvmfr__soft_ep(base);
 
-	if (told != FAB_NO_POSITION && ep->sends[told].pieces == 1)
+	if (told != FAB_NO_POSITION && ep->sends[told].pieces < 2)
 		ep->sends[told].pieces = PIECES_TOLD;
 	return nvmfr__soft_post_send(base, first, n);
 }
