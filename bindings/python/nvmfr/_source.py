@@ -41,8 +41,8 @@ class _Link:
 
 class Source:
     """A namespace of a target. Connects at its first use in a process, with a host and an
-    association of that process's own; so it can be pickled, and used under spawn, forkserver and
-    fork alike.
+    association of that process's own; so it can be pickled, and used under spawn and forkserver,
+    and under fork if the parent has not connected over RDMA before (doc/threading.md).
 
     uri      as for Host.connect()
     nsid     0: the first namespace
