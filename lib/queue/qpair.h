@@ -100,6 +100,7 @@ struct queue_limits {
 	uint64_t zeroes_bytes; /* Write Zeroes: WZSL, or UINT64_MAX */
 	uint32_t icd_bytes; /* 0: no in-capsule data */
 	uint32_t max_descriptors; /* 1 or more */
+	bool any_bytes; /* they may begin and end anywhere */
 	uint64_t verify_bytes; /* Verify: VSL, or UINT64_MAX */
 	uint64_t dsm_blocks, dsm_range_blocks; /* Dataset Management: DMSL, DMRSL, or what fits */
 	uint32_t dsm_ranges; /* DMRL, or what fits */
