@@ -759,7 +759,7 @@ NVMFR_API struct nvmfr_ctrl *nvmfr_pool_ctrl(const struct nvmfr_pool *pool, uint
  * @param pool  the pool, or NULL
  *
  * Threads: the owner; before its host ends.
- * Returns: 0; -EBUSY queue pairs of its controllers exist, and nothing happened.
+ * Returns: 0; -EBUSY queue pairs of its controllers exist, or one of these is a path, and nothing happened.
  */
 NVMFR_API int nvmfr_pool_release(struct nvmfr_pool *pool);
 

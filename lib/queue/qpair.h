@@ -56,6 +56,7 @@ _Static_assert(sizeof(struct qslot) == 32, "two slots to a cache line");
 /* What a slot's ref says. A child's is the index of its parent. */
 #define REF_CARRIES 1u /* the SEND of sequence number ref >> REF_SHIFT carries the caller's data */
 #define REF_PIECES  2u /* of a vectored I/O: ref >> REF_SHIFT more buffers are in slot_bufs() */
+#define REF_COMMAND 4u /* no I/O of the library's making, whatever its capsule looks like: never issued again */
 #define REF_SHIFT   6
 #define REF_SEQ	    (UINT32_MAX >> REF_SHIFT)
 _Static_assert(1u << REF_SHIFT == FAB_CAPSULE_BYTES, "a place in the ring needs no arithmetic");
