@@ -324,6 +324,23 @@ Test(retry, not_for_ever, .timeout = 60)
 	flow_down(&r.f);
 }
 
+/* Each I/O has its own count, though its command has the place in the ring that another one's had before. */
+Test(retry, tries_are_each_i_o_s_own, .timeout = 60)
+{
+	struct flow f = retrying(NVMFR_RETRY_READS, NULL);
+	struct nvmfr_buffer *buf = flow_alloc(&f, BLOCK);
+
+	for (unsigned int i = 0; i < 10; i++) {
+		lose(&f);
+		cr_assert_eq(nvmfr_qpair_wait(f.qp, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
+		flow_reads(&f, buf, 1);
+		lose(&f);
+		(void)await(&f, 1, 0);
+	}
+	flow_release(buf);
+	flow_down(&f);
+}
+
 /* A command of the application's, whatever it looks like: as an I/O, and with words set that an I/O has not and that
  * the ring's next round clears. */
 Test(retry, not_a_command, .timeout = 60)
