@@ -531,8 +531,14 @@ static void send_aborts(struct entry *entry)
 {
 	struct qpair_link *link = &entry->qp->link;
 
-	while (link->aborts && nvmfr__admin_abort(entry->ctrl, entry->qid, link->abort[link->aborts - 1]))
-		link->aborts--;
+	for (; link->aborts; link->aborts--) {
+		uint16_t cid = link->abort[link->aborts - 1];
+
+		/* If it had to wait, that command may have been answered, and the CID may be a younger one's. */
+		if (nvmfr__qpair_over_time(entry->qp, cid) &&
+		    !nvmfr__admin_abort(entry->ctrl, entry->qid, cid))
+			return;
+	}
 }
 
 void nvmfr__ioqueue_abort_failed(struct nvmfr_ctrl *ctrl, uint16_t qid)

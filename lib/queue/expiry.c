@@ -80,6 +80,15 @@ void nvmfr__qpair_aborts_failed(struct nvmfr_qpair *qp)
 			qp->abort[i].tick = qp->seen_tick - qp->abort_ticks + 1;
 }
 
+bool nvmfr__qpair_over_time(const struct nvmfr_qpair *qp, uint16_t cid)
+{
+	const struct qslot *slot = &qp->slots[cid & qp->mask];
+	uint32_t now = atomic_load_explicit(qp->tick, memory_order_relaxed);
+
+	/* A free slot names another one. */
+	return (uint16_t)slot_state_foreign(slot) == cid && now - slot_tick(slot) > qp->timeout_ticks;
+}
+
 int32_t nvmfr__qpair_refusal(struct nvmfr_qpair *qp, uint32_t cid, uint16_t status)
 {
 	return nvme_status_code(status) == NVME_ST_ABORT_REQUESTED && find(qp, cid) ? -ETIMEDOUT

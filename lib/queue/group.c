@@ -161,6 +161,9 @@ void nvmfr__group_ask_again(struct nvmfr_qpair *qp)
 	struct nvmfr_group *group = qp->group;
 	bool more = qp->chores.ready || qp->chores.held || qp->chores.backlog || (qp->ep && qp->ep->mail);
 
+	/* Told while it connects anew: fast_io_fail_ms is over, and more may be to be told. */
+	if (qp->state == LINK_CONNECTING)
+		more = nvmfr__retry_held(qp);
 	if (!more && qp->state < LINK_LOST)
 		return;
 	for (unsigned int i = 0; i < group->fab_count; i++) {

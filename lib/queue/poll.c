@@ -93,10 +93,12 @@ static unsigned int end_held(struct nvmfr_qpair *qp, struct qslot *slot,
 			     struct nvmfr_completion *out)
 {
 	const struct held_cqe held = *slot_held(qp, slot);
+	const uint32_t cid = (uint32_t)slot_state(slot);
 
 	qp->chores.held--;
-	return end_command(qp, slot, (uint32_t)slot_state(slot), held.status ? -EREMOTEIO : 0,
-			   held.status, held.result, out);
+	return end_command(qp, slot, cid,
+			   held.status ? nvmfr__qpair_refusal(qp, cid, held.status) : 0, held.status,
+			   held.result, out);
 }
 
 static unsigned int release_held(struct nvmfr_qpair *qp, struct nvmfr_completion *out,

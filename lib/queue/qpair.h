@@ -480,6 +480,9 @@ void nvmfr__link_abort(struct qpair_link *link, uint16_t cid);
 /* The service's tick moved. */
 void nvmfr__qpair_check_timeouts(struct nvmfr_qpair *qp);
 void nvmfr__qpair_aborts_failed(struct nvmfr_qpair *qp);
+/* Whether a command with this CID is in flight and over its time. The service, the host's lock held: a look at a
+ * moment. */
+bool nvmfr__qpair_over_time(const struct nvmfr_qpair *qp, uint16_t cid);
 /* What a command that was refused with this status ends with: an Abort of ours is a timeout. */
 int32_t nvmfr__qpair_refusal(struct nvmfr_qpair *qp, uint32_t cid, uint16_t status);
 

@@ -105,13 +105,10 @@ void nvmfr__retry_lap(struct nvmfr_qpair *qp)
 		const uint16_t cid = (uint16_t)(get64(capsule, 0) >> 16);
 		const struct qslot *slot = &qp->slots[cid & qp->mask];
 		struct retry_io *saved = &qp->retry->saved[cid & qp->mask];
-		const uint32_t seq = qp->lap + i;
 
 		if (slot_state(slot) != cid)
 			continue;
-		if (saved->seq != seq)
-			saved->tries = 0;
-		saved->seq = seq;
+		saved->seq = (uint32_t)qp->laps + i;
 		saved->cid = io_of(slot, capsule, &saved->io) ? cid : NO_CID;
 	}
 }
@@ -193,8 +190,10 @@ static bool child_over_time(const struct nvmfr_qpair *qp, const struct qparent *
 static void hold_slot(struct nvmfr_qpair *qp, struct qslot *slot)
 {
 	const uint64_t state = slot_state(slot);
-	const struct retry_io *saved = &qp->retry->saved[slot - qp->slots];
+	struct retry_io *saved = &qp->retry->saved[slot - qp->slots];
 
+	if (saved->tried != saved->seq)
+		saved->tries = 0;
 	if (state_kind(state) != SLOT_PLAIN || !slot_in_flight(qp, slot) || over_time(qp, slot))
 		return;
 	if (saved->cid != (uint16_t)state || !may_retry(qp, saved))
@@ -295,7 +294,7 @@ static struct retry_io *record_of(struct nvmfr_qpair *qp, const struct qslot *sl
 		return &qp->retry->parents[slot_ref(slot)];
 	if (!slot_in_flight(qp, slot))
 		return &qp->retry->parents[qp->backlog - qp->parents];
-	saved->seq = qpair_seq(qp) - 1;
+	saved->tried = (uint32_t)qp->laps + qp->position - 1;
 	return saved;
 }
 

@@ -20,7 +20,8 @@ enum { RETRY_MOST = 5 }; /* an I/O that ends each connection shall not do so for
 struct retry_io {
 	struct nvmfr_io io;
 	struct qslot *slot; /* held: reserved for it; NULL: none yet */
-	uint32_t seq; /* of its SEND */
+	uint32_t seq; /* saved: its number among all commands, those of earlier connections included */
+	uint32_t tried; /* saved: the number of the command that tries is of */
 	uint16_t cid;
 	uint8_t tries;
 	uint8_t shift; /* held: of its namespace then */

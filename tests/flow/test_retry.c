@@ -324,6 +324,23 @@ Test(retry, not_for_ever, .timeout = 60)
 	flow_down(&r.f);
 }
 
+/* Each I/O has its own count, though its command has the place in the ring that another one's had before. */
+Test(retry, tries_are_each_i_o_s_own, .timeout = 60)
+{
+	struct flow f = retrying(NVMFR_RETRY_READS, NULL);
+	struct nvmfr_buffer *buf = flow_alloc(&f, BLOCK);
+
+	for (unsigned int i = 0; i < 10; i++) {
+		lose(&f);
+		cr_assert_eq(nvmfr_qpair_wait(f.qp, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
+		flow_reads(&f, buf, 1);
+		lose(&f);
+		(void)await(&f, 1, 0);
+	}
+	flow_release(buf);
+	flow_down(&f);
+}
+
 /* A command of the application's, whatever it looks like: as an I/O, and with words set that an I/O has not and that
  * the ring's next round clears. */
 Test(retry, not_a_command, .timeout = 60)
@@ -543,6 +560,51 @@ Test(retry, members_of_a_group, .timeout = 60)
 	}
 	for (unsigned int i = 0; i < 4; i++)
 		nvmfr_qpair_destroy(qps[i]);
+	cr_assert_eq(nvmfr_group_destroy(group), 0);
+	flow_release(buf);
+	flow_down(&f);
+}
+
+/* fast_io_fail_ms is over while the queue pair connects: all of it is told, whatever an array takes. */
+Test(retry, a_member_fails_fast_while_it_connects, .timeout = 60)
+{
+	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_CM_SILENCE, 1, NVMFR_SOFT_ANY,
+						   NVMFR_SOFT_ANY, 0);
+	struct nvmfr_qpair_opts opts = flow_qpair_opts(8);
+	struct nvmfr_completion done;
+	struct nvmfr_group *group;
+	struct nvmfr_buffer *buf;
+	struct flow f = { 0 };
+
+	fault.count = 0;
+	flow_host(&f);
+	flow_target(&f, NULL);
+	f.opts.ctrl_loss_timeout_ms = 60000;
+	f.opts.reconnect_delay_ms = 10;
+	f.opts.fast_io_fail_ms = 3000;
+	f.opts.connect_timeout_ms = 30000;
+	f.nsid = flow_ns(&f, MIB, BLOCK);
+	flow_connect(&f);
+	cr_assert_eq(nvmfr_group_create(f.host, NULL, &group), 0);
+	opts.group = group;
+	opts.retry = NVMFR_RETRY_READS;
+	cr_assert_eq(flow_try_qpair(&f, &opts, &f.qp), 0, "%s", nvmfr_last_error());
+	buf = flow_alloc(&f, 4 * BLOCK);
+	flow_reads(&f, buf, 4);
+	flow_plan(&f, &fault);
+	lose(&f);
+	cr_expect_eq(nvmfr_group_poll(group, &done, 1), 0);
+	flow_idle_ms(&f, 500);
+	cr_expect_eq(nvmfr_group_poll(group, &done, 1), 0);
+	cr_expect_eq(flow_qpair_info(f.qp).state, NVMFR_STATE_RECOVERING);
+	flow_idle_ms(&f, 3000);
+	for (unsigned int i = 0; i < 4; i++) {
+		cr_assert_eq(nvmfr_group_poll(group, &done, 1), 1, "after %u", i);
+		cr_expect_eq(done.result, -ECONNABORTED);
+	}
+	cr_expect_eq(nvmfr_group_poll(group, &done, 1), 0);
+	nvmfr_qpair_destroy(f.qp);
+	f.qp = NULL;
 	cr_assert_eq(nvmfr_group_destroy(group), 0);
 	flow_release(buf);
 	flow_down(&f);

@@ -275,6 +275,51 @@ Test(silence, an_abort_that_is_not_answered)
 	flow_down(&f);
 }
 
+/*
+ * An Abort that has to wait for another one comes too late: its command has been answered, and a younger one has
+ * its CID, which counts to 16 in a slot. That one has its own time.
+ */
+Test(silence, an_abort_that_comes_too_late)
+{
+	struct nvmfr_soft_fault slow = flow_fault(NVMFR_SOFT_FAULT_DELAY, 0, 0x08, NVMFR_SOFT_ANY, 5000000);
+	struct nvmfr_qpair_opts opts = flow_qpair_opts(2);
+	struct nvmfr_completion done;
+	struct nvmfr_buffer *buf;
+	struct nvmfr_io io;
+	struct flow f = { 0 };
+
+	flow_host(&f);
+	flow_target(&f, NULL);
+	flow_patch8(&f, CNS_CTRL, 258, 0); /* ACL: one at a time */
+	f.nsid = flow_ns(&f, MIB, BLOCK);
+	flow_connect(&f);
+	opts.io_timeout_ms = 1000;
+	cr_assert_eq(flow_try_qpair(&f, &opts, &f.qp), 0, "%s", nvmfr_last_error());
+	buf = flow_alloc(&f, BLOCK);
+	io = flow_io(&f, NVMFR_OP_READ, 0, 1, buf, 0);
+	flow_plan(&f, &slow);
+	flow_plan_io(&f, NVMFR_SOFT_FAULT_STUCK, OPC_READ, 0);
+	cr_assert_eq(nvmfr_submit(f.qp, &io, 1), 1);
+	cr_assert_eq(nvmfr_wait(f.qp, &done, 1, 1, 300), 0);
+	flow_plan_io(&f, NVMFR_SOFT_FAULT_DELAY, OPC_READ, 2000000);
+	cr_assert_eq(nvmfr_submit(f.qp, &io, 1), 1);
+	cr_assert_eq(nvmfr_wait(f.qp, &done, 1, 1, FLOW_WAIT_MS), 1, "%s", nvmfr_last_error());
+	cr_expect_eq(done.result, -ETIMEDOUT);
+	cr_assert_eq(nvmfr_wait(f.qp, &done, 1, 1, FLOW_WAIT_MS), 1, "%s", nvmfr_last_error());
+	cr_expect_eq(done.result, 0, "answered, late");
+	for (unsigned int i = 0; i < 15; i++)
+		flow_must(f.qp, &io);
+	flow_idle_ms(&f, 3600);
+	flow_plan_io(&f, NVMFR_SOFT_FAULT_STUCK, OPC_READ, 0);
+	cr_assert_eq(nvmfr_submit(f.qp, &io, 1), 1);
+	cr_expect_eq(nvmfr_wait(f.qp, &done, 1, 1, 900), 0, "ended by an Abort of another's: %d", done.result);
+	cr_assert_eq(nvmfr_wait(f.qp, &done, 1, 1, 600), 1, "%s", nvmfr_last_error());
+	cr_expect_eq(done.result, -ETIMEDOUT);
+	flow_release(buf);
+	flow_works(&f);
+	flow_down(&f);
+}
+
 /* ---- keep-alive ------------------------------------------------------------------------------ */
 
 Test(silence, keep_alive_is_sent_while_nothing_else_happens)

@@ -179,6 +179,23 @@ Test(queue_carried, an_error_is_held_as_well)
 	rig_down(&rig);
 }
 
+/* Nor is it forgotten that the Abort was ours. */
+Test(queue_carried, an_aborted_one_is_held_as_well)
+{
+	struct nvmfr_completion cpl;
+	struct rig rig;
+
+	up(&rig);
+	cr_assert_eq(rig_write(&rig, 0, 1, 5), 0);
+	rig.qp->abort[rig.qp->aborts++] = (struct qpair_abort){ .cid = 0x1000 };
+	scripted_answer(rig.s, 0x1000, 0x0007, 0);
+	cr_expect_eq(poll_all(&rig, &cpl, 1), 0u);
+	scripted_sends_done(rig.s, 1);
+	cr_assert_eq(poll_all(&rig, &cpl, 1), 1u);
+	cr_expect(cpl.result == -ETIMEDOUT && cpl.status == 0x0007, "%d", cpl.result);
+	rig_down(&rig);
+}
+
 /* The slot of a held response is not free: the CID is not used again before the end. */
 Test(queue_carried, held_ones_keep_their_slot)
 {
