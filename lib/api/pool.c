@@ -182,7 +182,7 @@ static int list_member(struct nvmfr_pool *pool, const char *uri)
 	if (!*at)
 		return nvmfr__fail(-ENOMEM, "no memory for a controller");
 	(*at)->listed = true;
-	strcpy((*at)->uri, uri);
+	snprintf((*at)->uri, sizeof((*at)->uri), "%s", uri);
 	return 0;
 }
 
@@ -294,8 +294,9 @@ static int take_opts(struct nvmfr_pool *pool, const struct nvmfr_ctrl_opts *from
 		return nvmfr__fail(-EINVAL, "host_traddr is too long");
 	if (each && (each->uri || each->traddr || each->subnqn))
 		return nvmfr__fail(-EINVAL, "the options of a pool's controllers name a target; the log does");
-	strcpy(pool->uri, pool->from.uri);
-	strcpy(pool->host_traddr, pool->from.host_traddr ? pool->from.host_traddr : "");
+	snprintf(pool->uri, sizeof(pool->uri), "%s", pool->from.uri);
+	snprintf(pool->host_traddr, sizeof(pool->host_traddr), "%s",
+		 pool->from.host_traddr ? pool->from.host_traddr : "");
 	pool->from.uri = pool->from.host_traddr = pool->each.host_traddr = NULL;
 	pool->from.traddr = pool->from.trsvcid = pool->from.subnqn = pool->each.trsvcid = NULL;
 	return 0;

@@ -86,7 +86,7 @@ int nvmfr__qpair_reserve(struct nvmfr_qpair *qp, const struct nvmfr_reserve *wha
 			 struct nvmfr_buffer *keys, uint64_t offset, uint64_t user_data)
 {
 	const struct nvme_resv_keys wire = { to_le64(what->key), to_le64(what->other_key) };
-	struct nvme_sqe sqe;
+	struct nvme_sqe sqe = { 0 };
 	size_t bytes;
 	int err = nvmfr__qpair_make_room(qp);
 
