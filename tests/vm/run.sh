@@ -20,7 +20,7 @@ if [ -n "${missing:-}" ] && [ -z "${2:-}" ]; then
 fi
 
 start=$SECONDS
-"$here/vm-run" -t "${NVMFR_VM_SECONDS:-600}" bash "$here/suite.sh" "$build" "${2:-}"
+"$here/vm-run" -t "${NVMFR_VM_SECONDS:-900}" bash "$here/suite.sh" "$build" "${2:-}"
 status=$?
 echo "# virtual machine: $((SECONDS - start)) s in all"
 if [ $status = 77 ]; then

@@ -15,6 +15,7 @@ perf=$build/examples/nvmfr-perf
 quickstart=$here/../../examples/quickstart.sh
 vmcheck=$build/tests/vm/vmcheck
 work=/run/suite
+. "$here/wire.sh"
 passed=0 failed=0
 # Not a multiple of the transfer limit, so the last command of a copy is a shorter one.
 file_bytes=$((5 * 1024 * 1024 + 3 * 4096))
@@ -22,7 +23,8 @@ file_bytes=$((5 * 1024 * 1024 + 3 * 4096))
 elapsed() { printf '%d.%d' $((($2 - $1) / 1000000)) $((($2 - $1) / 100000 % 10)); }
 microseconds() { echo "${EPOCHREALTIME/./}"; }
 
-# check NAME FUNCTION [ARGUMENT...]: a test fails with the first command that does.
+# check NAME FUNCTION [ARGUMENT...]: a test fails with the first command that does. Of one that passes
+# the lines that begin with "figure: " are shown.
 check() {
 	local name=$1 start status
 	shift
@@ -33,6 +35,7 @@ check() {
 	if [ $status = 0 ]; then
 		passed=$((passed + 1))
 		echo "ok - $name ($(elapsed "$start" "$(microseconds)") s)"
+		sed -n 's/^figure: /#   /p' $work/output
 	else
 		failed=$((failed + 1))
 		echo "not ok - $name ($(elapsed "$start" "$(microseconds)") s, status $status)"
@@ -358,6 +361,16 @@ check 'target removed under vmcheck' removed_under_vmcheck
 check 'target removed and back: recovery' outlived
 check 'two paths, ANA group switched under verified load' over_paths switch_group
 check 'two paths, port removed and back under verified load' over_paths shut_port
+check 'wire: the load begins' load_begins
+check 'wire: port disabled and enabled under verified load' faulty port_disabled
+check 'wire: subsystem removed and added back under verified load' faulty subsystem_removed
+check 'wire: namespace added, resized and removed under verified load' faulty namespaces_change
+check 'wire: two queues are left, under verified load' faulty queue_count 2
+check 'wire: more queues again, under verified load' faulty queue_count 16
+check 'wire: silent for 3 s under verified load' faulty silent_briefly
+check 'wire: silent for 30 s under verified load' faulty silent_for_long
+check 'wire: 1 % loss under verified load' faulty lossy
+check 'wire: the load ends' load_ends
 check 'kernel log has no warning' kernel_log_clean
 
 echo "$passed passed, $failed failed"

@@ -10,6 +10,8 @@
  *	reads until the target goes away; every accepted command must end, once
  * vmcheck outlive [--threads N] [--ios N] URI
  *	reads while the target goes away and comes back, and N more times after that
+ * vmcheck endure [--threads N] [--seed N] [--source ADDRESS] URI
+ *	as verify, with all commands retried, until standard input says e (see vmcheck_endure.c); events are told
  */
 #include <errno.h>
 #include <getopt.h>
@@ -69,6 +71,12 @@ static int connect_to(struct session *s, const char *uri, struct nvmfr_ctrl **ou
 		opts.ctrl_loss_timeout_ms = 60000;
 		opts.reconnect_delay_ms = 200;
 	}
+	/* 1 s, eight times: lost packets are sent again soon, and 3 s of silence are survived. */
+	if (s->endures) {
+		opts.ack_timeout = 18;
+		opts.kato_ms = 5000;
+		opts.ctrl_loss_timeout_ms = PATIENCE_MS;
+	}
 	/* A write in doubt waits for twice that. */
 	if (s->path)
 		opts.kato_ms = 2000;
@@ -96,11 +104,22 @@ static int paths_open(struct session *s)
 	return err;
 }
 
+static void log_line(void *arg, enum nvmfr_log_level level, const char *msg)
+{
+	(void)arg;
+	(void)level;
+	printf("log: %s\n", msg);
+}
+
 static int session_open(struct session *s)
 {
+	struct nvmfr_host_opts opts;
 	int err;
 
-	err = nvmfr_host_create(NULL, &s->host);
+	nvmfr_host_opts_init(&opts, sizeof(opts));
+	opts.log_level = NVMFR_LOG_INFO;
+	opts.log_fn = s->endures ? log_line : NULL;
+	err = nvmfr_host_create(&opts, &s->host);
 	if (err)
 		return api_fail(err, "host");
 	err = connect_to(s, s->uri, &s->ctrl);
@@ -155,6 +174,10 @@ int worker_open(struct worker *w, size_t buffer_bytes)
 		return open_paths(w);
 	nvmfr_qpair_opts_init(&opts, sizeof(opts));
 	opts.depth = DEPTH;
+	if (w->session->endures) {
+		opts.retry = NVMFR_RETRY_ALL;
+		opts.io_timeout_ms = PATIENCE_MS;
+	}
 	err = nvmfr_qpair_create(w->session->ctrl, &opts, &w->qp);
 	if (!err)
 		err = nvmfr_qpair_wait(w->qp, -1);
@@ -163,7 +186,11 @@ int worker_open(struct worker *w, size_t buffer_bytes)
 
 int worker_wait(struct worker *w, struct nvmfr_completion *done)
 {
-	return w->mq ? nvmfr_mqpair_wait(w->mq, done, 1, DEPTH, WAIT_MS) : nvmfr_wait(w->qp, done, 1, DEPTH, WAIT_MS);
+	int patience_ms = w->session->endures ? PATIENCE_MS : WAIT_MS;
+
+	if (w->mq)
+		return nvmfr_mqpair_wait(w->mq, done, 1, DEPTH, patience_ms);
+	return nvmfr_wait(w->qp, done, 1, DEPTH, patience_ms);
 }
 
 static void tell_paths(struct worker *w)
@@ -265,6 +292,8 @@ struct flight *landed(struct worker *w, const struct nvmfr_completion *c)
 	w->completed++;
 	if (c->result)
 		w->failed++;
+	if (w->session->endures)
+		endure_moved(w->session);
 	return f;
 }
 
@@ -451,6 +480,8 @@ static void *worker_main(void *arg)
 	struct worker *w = arg;
 
 	w->err = work(w);
+	if (w->err)
+		atomic_store(&w->session->over, true);
 	return NULL;
 }
 
@@ -465,6 +496,8 @@ static int run_threads(struct session *s)
 		if (pthread_create(&threads[i], NULL, worker_main, &workers[i]))
 			return fail(-EAGAIN, "no thread");
 	}
+	if (s->endures)
+		err = endure_orders(s);
 	for (unsigned int i = 0; i < s->threads; i++) {
 		struct worker *w = &workers[i];
 
@@ -490,7 +523,7 @@ static int parse(struct session *s, int argc, char **argv)
 	};
 	int option;
 
-	*s = (struct session){ .threads = 1, .ios = 100, .seed = 1 };
+	*s = (struct session){ .threads = 1, .ios = 100, .seed = 1, .lock = PTHREAD_MUTEX_INITIALIZER };
 	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		if (option == 't')
 			s->threads = (unsigned int)strtoul(optarg, NULL, 0);
@@ -525,6 +558,8 @@ static bool choose_work(const char *name)
 		work = until_lost;
 	else if (!strcmp(name, "outlive"))
 		work = outlive;
+	else if (!strcmp(name, "endure"))
+		work = endure;
 	return work;
 }
 
@@ -532,12 +567,14 @@ int main(int argc, char **argv)
 {
 	struct session session;
 
+	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (parse(&session, argc, argv) || !choose_work(argv[optind])) {
-		fprintf(stderr, "usage: vmcheck verify|commands|errors|until-lost|outlive [--threads N] [--ios N] "
-				"[--seed N] [--zeroes] [--source ADDRESS] [--path URI] URI\n");
+		fprintf(stderr, "usage: vmcheck verify|commands|errors|until-lost|outlive|endure "
+				"[--threads N] [--ios N] [--seed N] [--zeroes] [--source ADDRESS] [--path URI] URI\n");
 		return 2;
 	}
-	session.outlives = work == outlive || session.path;
+	session.endures = work == endure;
+	session.outlives = work == outlive || session.endures || session.path;
 	printf("seed %" PRIu64 "\n", session.seed);
 	if (session_open(&session) || run_threads(&session))
 		return 1;

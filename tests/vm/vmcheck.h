@@ -2,6 +2,8 @@
 #ifndef VMCHECK_H
 #define VMCHECK_H
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -15,6 +17,7 @@
 #define GAP_BYTES    64u /* odd start, and the hole between two pieces */
 #define AREA_BYTES   (LARGE_BYTES + 2 * GAP_BYTES)
 #define WAIT_MS	     30000
+#define PATIENCE_MS  120000 /* of who endures */
 
 struct session {
 	const char *uri, *source;       /* source: the local address to come from, or NULL */
@@ -23,6 +26,13 @@ struct session {
 	uint64_t seed;
 	bool zeroes;
 	bool outlives; /* the target's absence */
+	bool endures;  /* it, and loses nothing */
+	atomic_uint rounds;   /* verifications asked for */
+	atomic_uint verified; /* one for each thread and round */
+	atomic_bool over;     /* asked for, or a thread failed */
+	pthread_mutex_t lock; /* of what follows */
+	uint64_t fault_ns, live_ns, again_ns; /* live since, and the first completion then; 0: not lost */
+	uint64_t last_ns, stall_ns, stall_end_ns; /* last completion; longest pause between two since the fault */
 	struct nvmfr_host *host;
 	struct nvmfr_ctrl *ctrl, *other; /* other: by way of path */
 	struct nvmfr_mpath *mpath;       /* both, or NULL */
@@ -47,6 +57,7 @@ struct worker {
 	struct nvmfr_buffer *buf;
 	uint8_t *mem, *model;
 	uint64_t accepted, completed, failed, moved_bytes;
+	unsigned int rounds; /* of the session's */
 	struct flight flights[DEPTH];
 };
 
@@ -68,6 +79,13 @@ int post(struct worker *w, struct flight *f);
 struct flight *landed(struct worker *w, const struct nvmfr_completion *c);
 
 int verify(struct worker *w);
+int verify_open(struct worker *w);
+int verify_round(struct worker *w, unsigned int ios);
 int commands(struct worker *w);
+
+/* endure() works; endure_orders() is the main thread's part, endure_moved() tells of a completion. */
+int endure(struct worker *w);
+int endure_orders(struct session *s);
+void endure_moved(struct session *s);
 
 #endif

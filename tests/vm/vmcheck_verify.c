@@ -136,32 +136,49 @@ static int drain(struct worker *w)
 	return err;
 }
 
+/* No room: what is in flight ends, or there is a connection again. */
+static int await_room(struct worker *w)
+{
+	int err;
+
+	if (w->mq || w->completed < w->accepted)
+		return collect(w);
+	err = nvmfr_qpair_wait(w->qp, PATIENCE_MS);
+	return err && err != -EBUSY ? api_fail(err, "queue pair") : 0;
+}
+
 /* One pass over the region, in pieces: OP is a write at first, and a read at last. */
 static int sweep(struct worker *w, uint8_t op)
 {
 	uint64_t step = SMALL_BYTES / w->session->ns.block_bytes;
+	uint64_t first = 0;
 	int err = 0;
 
-	for (uint64_t first = 0; !err && first < region_blocks(w); first += step) {
+	while (!err && first < region_blocks(w)) {
 		struct flight *f = &w->flights[0];
 
-		*f = (struct flight){.op = op, .first = first, .nblocks = step};
+		*f = (struct flight){ .op = op, .first = first, .nblocks = step };
 		place(w, f);
 		fill(w, f);
 		err = post(w, f);
+		if (err == -EAGAIN) {
+			err = await_room(w);
+			continue;
+		}
 		if (err)
 			return api_fail(err, "submit");
 		err = collect(w);
+		first += step;
 	}
 	return err;
 }
 
-static int mix(struct worker *w)
+/* Until so many are submitted, or the session asks for a verification. */
+static int mix(struct worker *w, unsigned int left)
 {
-	unsigned int left = w->session->ios;
 	int err = 0;
 
-	while (!err && left) {
+	while (!err && left && w->rounds == atomic_load(&w->session->rounds)) {
 		struct flight *f = idle_flight(w);
 
 		if (!f || !choose(w, f)) {
@@ -171,7 +188,7 @@ static int mix(struct worker *w)
 		fill(w, f);
 		err = post(w, f);
 		if (err == -EAGAIN)
-			err = collect(w);
+			err = await_room(w);
 		else if (err)
 			return api_fail(err, "submit");
 		else
@@ -180,7 +197,7 @@ static int mix(struct worker *w)
 	return err ? err : drain(w);
 }
 
-int verify(struct worker *w)
+int verify_open(struct worker *w)
 {
 	int err;
 
@@ -188,11 +205,21 @@ int verify(struct worker *w)
 	if (!w->model)
 		return fail(-ENOMEM, "no memory for the model");
 	err = worker_open(w, (size_t)DEPTH * AREA_BYTES);
+	return err ? err : sweep(w, NVMFR_OP_WRITE);
+}
+
+int verify_round(struct worker *w, unsigned int ios)
+{
+	int err = mix(w, ios);
+
+	return err ? err : sweep(w, NVMFR_OP_READ);
+}
+
+int verify(struct worker *w)
+{
+	int err = verify_open(w);
+
 	if (!err)
-		err = sweep(w, NVMFR_OP_WRITE);
-	if (!err)
-		err = mix(w);
-	if (!err)
-		err = sweep(w, NVMFR_OP_READ);
+		err = verify_round(w, w->session->ios);
 	return err ? err : worker_close(w);
 }
