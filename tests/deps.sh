@@ -16,7 +16,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 quick=(gcc libc6-dev meson ninja-build pkg-config libibverbs-dev librdmacm-dev libnuma-dev libssl-dev
 	libjansson-dev)
 build=("${quick[@]}" binutils clang clang-format clang-tidy doxygen g++ libc6-dbg libclang-rt-14-dev
-	libcriterion-dev mypy python3 python3-matplotlib python3-numpy python3-venv systemtap-sdt-dev
+	libcriterion-dev mypy python3 python3-matplotlib python3-numpy python3-pytest python3-venv systemtap-sdt-dev
 	universal-ctags valgrind)
 torch=(python3-torch)
 vm=(qemu-system-x86 busybox-static cpio gzip xz-utils kmod iproute2 nvme-cli ibverbs-providers

@@ -759,7 +759,7 @@ NVMFR_API struct nvmfr_ctrl *nvmfr_pool_ctrl(const struct nvmfr_pool *pool, uint
  * @param pool  the pool, or NULL
  *
  * Threads: the owner; before its host ends.
- * Returns: 0; -EBUSY queue pairs of its controllers exist, and nothing happened.
+ * Returns: 0; -EBUSY queue pairs of its controllers exist, or one of these is a path, and nothing happened.
  */
 NVMFR_API int nvmfr_pool_release(struct nvmfr_pool *pool);
 
@@ -1309,9 +1309,10 @@ NVMFR_API NVMFR_MUST_CHECK int nvmfr_group_wait(struct nvmfr_group *group, struc
 						unsigned int min, unsigned int max, int timeout_ms);
 
 /**
- * Reads any byte range and waits for it: whole blocks straight to their place, the unaligned head and
- * tail through a scratch buffer (nvmfr_qpair_info.bounced_bytes counts what was copied). For programs
- * that need a few odd bytes; the fast path is nvmfr_read().
+ * Reads any byte range and waits for it, straight to its place. Where the controller takes several descriptors of
+ * any length in a command (MSDBD, SGLS), what the first and last block have beside the range goes to a scratch
+ * buffer by a descriptor of its own; else the unaligned head and tail are copied from there, and
+ * nvmfr_qpair_info.bounced_bytes counts them. The fast path is nvmfr_read().
  *
  * @param qp               the queue pair, with no I/O in flight
  * @param nsid             namespace

@@ -173,6 +173,7 @@ int nvmfr_mqpair_create(struct nvmfr_mpath *mpath, const struct nvmfr_mqpair_opt
 	mq->host = mpath->host;
 	mq->mpath = mpath;
 	mq->opts = opts;
+	mq->epoll_fd = mq->timer_fd = -1;
 	err = nvmfr_group_create(mpath->host, NULL, &mq->group);
 	if (!err)
 		err = nvmfr__mqpair_open(mq);

@@ -381,7 +381,7 @@ static bool in_use(const struct nvmfr_pool *pool)
 		return false;
 	pthread_mutex_lock(&pool->host->lock);
 	for (const struct member *member = pool->members; member; member = member->next)
-		used |= member->ctrl && member->ctrl->entries;
+		used |= member->ctrl && (member->ctrl->entries || member->ctrl->mpaths);
 	pthread_mutex_unlock(&pool->host->lock);
 	return used;
 }
@@ -391,7 +391,8 @@ int nvmfr_pool_release(struct nvmfr_pool *pool)
 	if (!pool)
 		return 0;
 	if (in_use(pool))
-		return nvmfr__fail(-EBUSY, "a controller of the pool has queue pairs: nvmfr_qpair_destroy() first");
+		return nvmfr__fail(-EBUSY, "a controller of the pool has queue pairs, or is a path: "
+					   "nvmfr_qpair_destroy() and nvmfr_mpath_remove() first");
 	nvmfr_discovery_release(pool->log);
 	while (pool->members) {
 		struct member *member = pool->members;

@@ -182,7 +182,7 @@ static int start_id_ctrl(struct nvmfr_ctrl *ctrl)
 
 static int take_limits(struct nvmfr_ctrl *ctrl)
 {
-	struct capsule_limits capsule = { 0, 1 };
+	struct capsule_limits capsule = { .max_descriptors = 1 };
 	int err = 0;
 
 	if (!ctrl_is_discovery(ctrl))
@@ -192,6 +192,7 @@ static int take_limits(struct nvmfr_ctrl *ctrl)
 		.zeroes_bytes = UINT64_MAX,
 		.icd_bytes = capsule.icd_bytes,
 		.max_descriptors = capsule.max_descriptors,
+		.any_bytes = capsule.any_bytes,
 		.verify_bytes = UINT64_MAX,
 		.dsm_blocks = UINT64_MAX,
 		.dsm_range_blocks = UINT32_MAX,

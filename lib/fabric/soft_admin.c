@@ -307,7 +307,8 @@ static void get_features(struct soft_cmd *cmd)
 
 /* ---- log pages -------------------------------------------------------------------------------- */
 
-enum { LOG_ROOM = 4096, SOFT_KELVIN = 313 };
+enum { LOG_ROOM = 4096,
+       SOFT_KELVIN = 313 };
 
 static size_t changed_log(struct soft_ctrl *ctrl, unsigned char *log)
 {

@@ -159,7 +159,8 @@ int nvmfr__mpath_remove(struct nvmfr_mpath *mpath, const struct nvmfr_ctrl *ctrl
 
 void nvmfr__mpath_free(struct nvmfr_mpath *mpath)
 {
-	for (unsigned int i = 0; i < MPATH_MAX; i++)
+	/* In a forked child the controllers may be gone before it. */
+	for (unsigned int i = 0; i < MPATH_MAX && nvmfr__host_alive(mpath->host); i++)
 		if (mpath->members[i].ctrl)
 			mpath->members[i].ctrl->mpaths--;
 	free(mpath->spaces);

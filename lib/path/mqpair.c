@@ -32,7 +32,6 @@ static int open_fds(struct nvmfr_mqpair *mq)
 
 int nvmfr__mqpair_open(struct nvmfr_mqpair *mq)
 {
-	mq->epoll_fd = mq->timer_fd = -1;
 	mq->held_tail = &mq->held;
 	mq->ios = calloc(mq->opts.depth, sizeof(*mq->ios));
 	if (!mq->ios)

@@ -144,7 +144,7 @@ static struct way_ns look_up(struct nvmfr_mqpair *mq, const struct ns_entry *ent
 			   mq->mpath->subnqn, nsid);
 	pthread_mutex_unlock(&mq->host->lock);
 	if (same)
-		known.rank = rank_of_state(entry->ana_state);
+		known.rank = (uint8_t)rank_of_state(entry->ana_state);
 	known.shift = (uint8_t)entry->shift;
 	return known;
 }

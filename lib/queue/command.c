@@ -99,7 +99,7 @@ int nvmfr__command_post(struct nvmfr_qpair *qp, struct nvme_sqe *sqe,
 
 	sqe->cid = to_le16((uint16_t)cid);
 	memcpy(capsule_at(qp, position), sqe, sizeof(*sqe));
-	start_slot(slot, cid, buf, user_data, tick_now(qp), 0);
+	start_slot(slot, cid, buf, user_data, tick_now(qp), REF_COMMAND);
 	advance(qp, 1);
 	if (!stains(sqe))
 		return qp->ops->post_send(qp->ep, position, 1);

@@ -56,6 +56,7 @@ _Static_assert(sizeof(struct qslot) == 32, "two slots to a cache line");
 /* What a slot's ref says. A child's is the index of its parent. */
 #define REF_CARRIES 1u /* the SEND of sequence number ref >> REF_SHIFT carries the caller's data */
 #define REF_PIECES  2u /* of a vectored I/O: ref >> REF_SHIFT more buffers are in slot_bufs() */
+#define REF_COMMAND 4u /* no I/O of the library's making, whatever its capsule looks like: never issued again */
 #define REF_SHIFT   6
 #define REF_SEQ	    (UINT32_MAX >> REF_SHIFT)
 _Static_assert(1u << REF_SHIFT == FAB_CAPSULE_BYTES, "a place in the ring needs no arithmetic");
@@ -100,6 +101,7 @@ struct queue_limits {
 	uint64_t zeroes_bytes; /* Write Zeroes: WZSL, or UINT64_MAX */
 	uint32_t icd_bytes; /* 0: no in-capsule data */
 	uint32_t max_descriptors; /* 1 or more */
+	bool any_bytes; /* they may begin and end anywhere */
 	uint64_t verify_bytes; /* Verify: VSL, or UINT64_MAX */
 	uint64_t dsm_blocks, dsm_range_blocks; /* Dataset Management: DMSL, DMRSL, or what fits */
 	uint32_t dsm_ranges; /* DMRL, or what fits */

@@ -40,7 +40,9 @@ static void mark(const struct nvmfr_io *io, uint32_t by)
 {
 	bool vec = io->flags & NVMFR_IO_VEC;
 
-	nvmfr__buffers_mark(vec ? NULL : io->buf, vec ? io->iov : NULL, vec ? io->niov : 0, by);
+	/* What an I/O without data names as its buffer, nobody looks at. */
+	if (op_has_data(io->op))
+		nvmfr__buffers_mark(vec ? NULL : io->buf, vec ? io->iov : NULL, vec ? io->niov : 0, by);
 }
 
 void nvmfr__retry_free(struct nvmfr_qpair *qp)
@@ -276,7 +278,8 @@ static void set_wants(struct nvmfr_qpair *qp)
 
 void nvmfr__retry_adopt(struct nvmfr_qpair *qp)
 {
-	if (qp->state != LINK_LIVE || qp->broken)
+	/* A submit that issues one of them may be the first to hear of news: then who issues sees to the rest. */
+	if (qp->state != LINK_LIVE || qp->broken || qp->retry->issuing)
 		return;
 	for (uint32_t i = 0; i < qp->retry->held; i++)
 		place(qp, &qp->retry->ios[i]);
@@ -343,6 +346,7 @@ unsigned int nvmfr__retry_issue(struct nvmfr_qpair *qp, struct nvmfr_completion 
 	bool room = !qp->backlog;
 
 	qp->chores.backlog = qp->backlog;
+	retry->issuing = true;
 	for (uint32_t i = 0; i < retry->held; i++) {
 		struct retry_io *held = &retry->ios[i];
 		bool gone = false;
@@ -363,6 +367,7 @@ unsigned int nvmfr__retry_issue(struct nvmfr_qpair *qp, struct nvmfr_completion 
 			retry->ios[kept++] = *held;
 	}
 	retry->held = kept;
+	retry->issuing = false;
 	set_wants(qp);
 	qpair_credit(qp);
 	return n;

@@ -33,6 +33,7 @@ struct qpair_retry {
 	bool doubts; /* the last loss added writes */
 	bool writes_may; /* those that are held */
 	bool wants; /* a held one may go out, needs a slot, or has to be told */
+	bool issuing; /* their list is being rewritten */
 	struct retry_io *ios; /* the held ones, room for depth + 1 */
 	struct retry_io *saved; /* by slot */
 	struct retry_io *parents; /* by parent */

@@ -289,6 +289,7 @@ enum nvme_vwc { NVME_VWC_PRESENT = 1 << 0 };
 
 enum nvme_sgls {
 	NVME_SGLS_SUPPORT_MASK = 3 << 0,
+	NVME_SGLS_ANY_BYTES = 1, /* no alignment nor granularity is asked for; 2: dwords */
 	NVME_SGLS_KEYED = 1 << 2,
 	NVME_SGLS_OFFSET = 1 << 20, /* address field may be an offset into the capsule */
 };

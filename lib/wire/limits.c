@@ -60,6 +60,7 @@ int nvme_capsule_limits(const struct ctrl_data *ctrl, uint32_t own_descriptors,
 	if (err)
 		return err;
 	out->icd_bytes = icd_room(ctrl);
+	out->any_bytes = (ctrl->sgls & NVME_SGLS_SUPPORT_MASK) == NVME_SGLS_ANY_BYTES;
 	if (ctrl->msdbd != 0)
 		descriptors = nvmfr__min_u32(descriptors, ctrl->msdbd);
 	/* One descriptor stands in the SQE; more are a list inside the capsule. */

@@ -21,6 +21,7 @@ uint64_t nvme_max_xfer(uint8_t mdts, uint8_t mpsmin);
 struct capsule_limits {
 	uint32_t icd_bytes; /* in-capsule data behind the SQE; 0: none */
 	uint32_t max_descriptors; /* keyed descriptors in one command, at least 1 */
+	bool any_bytes; /* data blocks of any length at any address; else of whole dwords */
 };
 
 /*

@@ -261,6 +261,31 @@ Test(fork, queue_pair_that_still_connects_is_dead, .timeout = 20)
 	scene_down(&s);
 }
 
+static struct nvmfr_mpath *paths;
+static struct nvmfr_mqpair *path_user;
+
+static int frees_the_controller_before_its_paths(struct scene *s)
+{
+	if (nvmfr_disconnect(s->f.ctrl, 0))
+		return 1;
+	nvmfr_mqpair_destroy(path_user);
+	return nvmfr_mpath_destroy(paths) ? 2 : 0;
+}
+
+Test(fork, child_frees_paths_in_any_order, .timeout = 20)
+{
+	struct scene s;
+
+	scene_up(&s, 0);
+	cr_assert_eq(nvmfr_mpath_create(s.f.host, NULL, &paths), 0);
+	cr_assert_eq(nvmfr_mpath_add(paths, s.f.ctrl), 0, "%s", nvmfr_last_error());
+	cr_assert_eq(nvmfr_mqpair_create(paths, NULL, &path_user), 0, "%s", nvmfr_last_error());
+	cr_expect_eq(in_child(&s, frees_the_controller_before_its_paths), 0);
+	nvmfr_mqpair_destroy(path_user);
+	cr_expect_eq(nvmfr_mpath_destroy(paths), 0, "%s", nvmfr_last_error());
+	scene_down(&s);
+}
+
 /* ---- a life of its own ----------------------------------------------------------------------- */
 
 /* No cr_ macros: what fails in the child must end in its exit status. */

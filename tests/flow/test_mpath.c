@@ -2,9 +2,12 @@
 /* Several paths to one target: two ports of it, each with a controller. Time is virtual. */
 #include "paths.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 static struct nvmfr_mqpair_info info_of(struct rig *r)
 {
@@ -590,6 +593,33 @@ Test(mpath, another_subsystem, .timeout = 60)
 	flow_says("another");
 	cr_expect_eq(nvmfr_disconnect(third, 0), 0);
 	nvmfr_soft_target_destroy(target);
+	down(&r);
+}
+
+/* Out of descriptors at any moment: an error, and what was half made closes none of the process's own. */
+Test(mpath, out_of_descriptors, .timeout = 60)
+{
+	struct rlimit before, tight;
+	int err = -EMFILE, in = dup(0);
+	struct rig r;
+
+	up(&r, NULL, 0);
+	nvmfr_mqpair_destroy(r.mq);
+	cr_assert_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+	/* 0 is what a field has that nobody filled in; it may be closed where tests run. */
+	if (in < 0)
+		cr_assert_eq(open("/dev/null", O_RDONLY), 0);
+	tight = before;
+	tight.rlim_cur = (rlim_t)dup(0);
+	close((int)tight.rlim_cur);
+	for (; err; tight.rlim_cur++) {
+		cr_assert_eq(setrlimit(RLIMIT_NOFILE, &tight), 0);
+		err = nvmfr_mqpair_create(r.mpath, NULL, &r.mq);
+		cr_assert_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+		cr_assert(err == 0 || err == -EMFILE, "%d: %s", err, nvmfr_last_error());
+		cr_assert_geq(fcntl(0, F_GETFD), 0, "the process's own was closed");
+	}
+	close(in < 0 ? 0 : in);
 	down(&r);
 }
 

@@ -297,6 +297,27 @@ Test(pool, the_whole_has_a_bound, .timeout = 60)
 	rig_down(&r);
 }
 
+/* A controller that is a path cannot be disconnected: without its pool nobody would have it any more. */
+Test(pool, not_released_while_one_is_a_path, .timeout = 60)
+{
+	struct nvmfr_mpath *mpath;
+	struct nvmfr_ctrl *ctrl;
+	struct rig r;
+
+	rig_up(&r);
+	list(&r, 1, NULL, 0);
+	follow(&r);
+	run(&r, 100);
+	ctrl = nvmfr_pool_ctrl(r.pool, 0);
+	cr_assert_not_null(ctrl);
+	cr_assert_eq(nvmfr_mpath_create(r.f.host, NULL, &mpath), 0);
+	cr_assert_eq(nvmfr_mpath_add(mpath, ctrl), 0, "%s", nvmfr_last_error());
+	cr_expect_eq(nvmfr_pool_release(r.pool), -EBUSY);
+	flow_says("nvmfr_mpath_remove()");
+	cr_expect_eq(nvmfr_mpath_destroy(mpath), 0, "%s", nvmfr_last_error());
+	rig_down(&r);
+}
+
 Test(pool, bad_arguments, .timeout = 60)
 {
 	struct nvmfr_ctrl_opts opts;

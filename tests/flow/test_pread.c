@@ -29,16 +29,25 @@ static void write_file(struct scene *s, size_t bytes)
 	cr_assert_eq(write(s->fd, s->want, bytes), (ssize_t)bytes);
 }
 
-static void scene_up(struct scene *s, size_t bytes, unsigned int block)
+/* With max_descriptors 1 a command has one piece, and what is not whole blocks must be copied. */
+static void scene_of(struct scene *s, size_t bytes, unsigned int block, uint16_t max_descriptors)
 {
+	struct nvmfr_qpair_opts opts = flow_qpair_opts(8);
+
 	flow_host(&s->f);
 	write_file(s, bytes);
 	snprintf(s->uri, sizeof(s->uri), "nvmf+soft:///proc/self/fd/%d?block=%u", s->fd, block);
 	s->f.opts.uri = s->uri;
 	flow_connect(&s->f);
 	s->f.nsid = nvmfr_ns_next(s->f.ctrl, 0);
-	s->f.qp = flow_qpair(&s->f, 8);
+	opts.max_descriptors = max_descriptors;
+	cr_assert_eq(flow_try_qpair(&s->f, &opts, &s->f.qp), 0, "%s", nvmfr_last_error());
 	s->buf = flow_alloc(&s->f, 2 * BYTES);
+}
+
+static void scene_up(struct scene *s, size_t bytes, unsigned int block)
+{
+	scene_of(s, bytes, block, 1);
 }
 
 static void scene_down(struct scene *s)
@@ -81,23 +90,39 @@ Test(pread, head_and_tail_are_copied)
 	scene_down(&s);
 }
 
-Test(pread, a_byte)
+Test(pread, with_several_descriptors_nothing_is_copied)
 {
 	struct scene s;
 
-	scene_up(&s, BYTES, 4096);
-	range_is(&s, 4095, 0, 1);
-	range_is(&s, 0, 77, 1);
-	range_is(&s, BYTES - 1, 0, 1);
+	scene_of(&s, BYTES, 512, 4);
+	range_is(&s, 500, 3, 12 + 1024 + 7); /* head, tail */
+	range_is(&s, 512, 1, 7);
+	range_is(&s, 511, 0, 1 + 512);
+	range_is(&s, 5, BYTES, BYTES - 6); /* several commands */
+	cr_expect_eq(flow_qpair_info(s.f.qp).bounced_bytes, 0);
 	scene_down(&s);
 }
 
-Test(pread, any_range)
+Test(pread, a_byte)
+{
+	static const uint16_t descriptors[] = { 1, 4 };
+	struct scene s;
+
+	for (size_t i = 0; i < ARRAY_SIZE(descriptors); i++) {
+		scene_of(&s, BYTES, 4096, descriptors[i]);
+		range_is(&s, 4095, 0, 1);
+		range_is(&s, 0, 77, 1);
+		range_is(&s, BYTES - 1, 0, 1);
+		scene_down(&s);
+	}
+}
+
+static void any_range(uint16_t max_descriptors)
 {
 	uint64_t rng = flow_seed(0xb2);
 	struct scene s;
 
-	scene_up(&s, BYTES, 512);
+	scene_of(&s, BYTES, 512, max_descriptors);
 	for (unsigned int i = 0; i < 500; i++) {
 		uint64_t offset = flow_below(&rng, BYTES);
 		uint64_t bytes = flow_below(&rng, BYTES - offset + 1);
@@ -107,6 +132,16 @@ Test(pread, any_range)
 		range_is(&s, offset, flow_below(&rng, BYTES / 2), bytes);
 	}
 	scene_down(&s);
+}
+
+Test(pread, any_range_copied)
+{
+	any_range(1);
+}
+
+Test(pread, any_range_gathered)
+{
+	any_range(4);
 }
 
 Test(pread, end_of_a_file_that_is_not_whole_blocks)

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include <nvmfr/cmd.h>
+
 enum {
 	BLOCK = 512,
 	N = 100,
@@ -187,6 +189,23 @@ Test(retry, each_kind_is_issued_again, .timeout = 120)
 	}
 }
 
+/* An I/O without data may name a buffer: it is nobody's, before and behind the loss. */
+Test(retry, what_has_no_data_holds_no_buffer, .timeout = 60)
+{
+	struct nvmfr_buffer *buf;
+	struct nvmfr_io io;
+	struct flow f = retrying(NVMFR_RETRY_ALL, NULL);
+
+	buf = flow_alloc(&f, BLOCK);
+	io = flow_io(&f, NVMFR_OP_WRITE_ZEROES, 0, 64 * MIB / BLOCK, buf, 0);
+	io.user_data = 0;
+	cr_assert_eq(nvmfr_submit(f.qp, &io, 1), 1, "%s", nvmfr_last_error());
+	lose(&f);
+	(void)await(&f, 1, 0);
+	flow_release(buf);
+	flow_down(&f);
+}
+
 /* The sum of what was in flight, held and waiting never exceeds the depth; a second loss while writes wait. */
 Test(retry, writes_wait_and_reads_go_on, .timeout = 60)
 {
@@ -303,6 +322,39 @@ Test(retry, not_for_ever, .timeout = 60)
 	(void)await(&r.f, shapes[3].n, -ECONNABORTED);
 	flow_release(r.buf);
 	flow_down(&r.f);
+}
+
+/* A command of the application's, whatever it looks like: as an I/O, and with words set that an I/O has not and that
+ * the ring's next round clears. */
+Test(retry, not_a_command, .timeout = 60)
+{
+	static const struct nvmfr_cmd cmds[] = { { .opcode = OPC_READ },
+						 { .opcode = OPC_WRITE },
+						 { .opcode = OPC_READ, .cdw14 = 5 },
+						 { .opcode = OPC_WRITE, .cdw14 = 5 } };
+
+	for (unsigned int i = 0; i < 2 * ARRAY_SIZE(cmds); i++) {
+		struct nvmfr_cmd cmd = cmds[i / 2];
+		struct nvmfr_completion done;
+		struct nvmfr_buffer *buf;
+		struct flow f = retrying(NVMFR_RETRY_ALL, NULL);
+
+		buf = flow_alloc(&f, 2 * BLOCK);
+		cmd.nsid = f.nsid;
+		flow_plan_io(&f, NVMFR_SOFT_FAULT_SILENCE, cmd.opcode, 0);
+		cr_assert_eq(nvmfr_submit_cmd(f.qp, &cmd, buf, 0, BLOCK, N), 0, "%s", nvmfr_last_error());
+		for (unsigned int k = 0; i % 2 && k < 3 * FLOW_DEPTH; k++) {
+			struct nvmfr_io io = flow_io(&f, NVMFR_OP_READ, 8, 1, buf, BLOCK);
+
+			flow_must(f.qp, &io);
+		}
+		lose(&f);
+		cr_assert_eq(nvmfr_wait(f.qp, &done, 1, 1, 20000), 1, "%u: %s", i, nvmfr_last_error());
+		cr_expect_eq(done.user_data, (uint64_t)N);
+		cr_expect_eq(done.result, -ECONNABORTED, "%u: %d", i, done.result);
+		flow_release(buf);
+		flow_down(&f);
+	}
 }
 
 /* The namespace has another block size now: the same numbers would be another I/O. */
