@@ -88,6 +88,9 @@ static int add(struct nvmfr_host *host, struct nvmfr_buffer *buf)
 
 		if (dev)
 			err = nvmfr__buffer_attach(buf, dev);
+		/* none is needed there any more */
+		if (err && dev->gone)
+			err = 0;
 	}
 	if (err) {
 		detach_all(host, buf);
@@ -160,13 +163,17 @@ int nvmfr_buffer_register_dmabuf(struct nvmfr_host *host, int fd, uint64_t offse
 /* The first device's node: where its DMA ends soonest. */
 static int first_node(struct nvmfr_host *host)
 {
-	for (unsigned int i = 0; i < FAB_MAX_DEVICES; i++) {
+	int node = -1;
+
+	pthread_mutex_lock(&host->buffers_lock);
+	for (unsigned int i = 0; node < 0 && i < FAB_MAX_DEVICES; i++) {
 		const struct fab_dev *dev = atomic_load(&host->fab.devs[i]);
 
-		if (dev && dev->numa_node >= 0)
-			return dev->numa_node;
+		if (dev)
+			node = dev->numa_node;
 	}
-	return -1;
+	pthread_mutex_unlock(&host->buffers_lock);
+	return node;
 }
 
 int nvmfr_buffer_alloc(struct nvmfr_host *host, size_t len_bytes, int numa_node,

@@ -110,5 +110,7 @@ void nvmfr__host_unwatch(struct nvmfr_host *host, int fd);
 /* Registers the host's buffers on dev. 0: all are, -EAGAIN: in progress, ask again; -errno with a sentence. */
 int nvmfr__host_attach_buffers(struct nvmfr_host *host, struct fab_dev *dev);
 void nvmfr__registrar_stop(struct nvmfr_host *host);
+/* The service: devices that went and that nobody uses any more are closed. Returns when it wants the next look. */
+uint64_t nvmfr__host_free_devices(struct nvmfr_host *host);
 
 #endif

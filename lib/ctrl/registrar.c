@@ -3,6 +3,9 @@
  * Buffers that were registered before a device was open are registered there when it opens. That may
  * be hundreds of GB, at some tenths of a second each: a thread of its own does it, so that nobody's
  * keep-alive waits. A manual host has no threads: there the pass takes as long as it takes.
+ *
+ * A device that went is closed by the service when the last endpoint on it is destroyed: then no owner reads
+ * the keys there any more. Its MRs are quickly let go, the kernel unpinned the memory when the device went.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -39,7 +42,7 @@ static int attach_all(struct nvmfr_host *host, struct fab_dev *dev)
 {
 	int more = 1;
 
-	while (more == 1 && !atomic_load(&host->registrar.stop))
+	while (more == 1 && !atomic_load(&host->registrar.stop) && !dev->gone)
 		more = attach_one(host, dev);
 	return more < 0 ? more : 0;
 }
@@ -112,4 +115,36 @@ int nvmfr__host_attach_buffers(struct nvmfr_host *host, struct fab_dev *dev)
 	if (missing && !host->manual)
 		return start(host, dev);
 	return missing ? attach_all(host, dev) : 0;
+}
+
+/* false: somebody registers on it, or holds the list. */
+static bool free_device(struct nvmfr_host *host, struct fab_dev *dev)
+{
+	struct registrar *r = &host->registrar;
+
+	if (r->running && r->dev == dev) {
+		if (!atomic_load(&r->done))
+			return false;
+		join(host);
+	}
+	if (pthread_mutex_trylock(&host->buffers_lock))
+		return false;
+	for (struct nvmfr_buffer *buf = host->buffers; buf; buf = buf->next)
+		nvmfr__buffer_detach(buf, dev);
+	dev->ops->dev_close(host->verbs, dev);
+	pthread_mutex_unlock(&host->buffers_lock);
+	return true;
+}
+
+uint64_t nvmfr__host_free_devices(struct nvmfr_host *host)
+{
+	uint64_t due = UINT64_MAX;
+
+	for (unsigned int i = 0; i < FAB_MAX_DEVICES; i++) {
+		struct fab_dev *dev = atomic_load(&host->fab.devs[i]);
+
+		if (dev && dev->gone && !dev->users && !free_device(host, dev))
+			due = nvmfr__clock_now_ns(&host->clock) + MS_NS(CTRL_POLL_RDY_MS);
+	}
+	return due;
 }

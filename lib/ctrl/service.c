@@ -153,6 +153,7 @@ void nvmfr__service_pass(struct nvmfr_host *host)
 	tick_pass(host);
 	for (struct nvmfr_ctrl *ctrl = host->ctrls; ctrl; ctrl = ctrl->next)
 		due = nvmfr__min_u64(due, nvmfr__ctrl_pass(ctrl));
+	due = nvmfr__min_u64(due, nvmfr__host_free_devices(host));
 	host->due_ns = nvmfr__min_u64(due, tick_due(host));
 }
 

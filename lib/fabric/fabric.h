@@ -54,7 +54,8 @@ struct fab_mr {
 
 struct fab_ops;
 
-/* A NIC, or the soft fabric's stand-in for one. Lives until its fab is closed. */
+/* A NIC, or the soft fabric's stand-in for one. Lives until its fab is closed; one that went, until the last of
+ * its users did. */
 struct fab_dev {
 	const struct fab_ops *ops;
 	unsigned int index; /* into fab_host.devs and every buffer's keys */
@@ -62,6 +63,8 @@ struct fab_dev {
 	uint64_t max_mr_bytes; /* larger memory is split over several MRs */
 	uint32_t max_depth; /* commands in flight that its queues have room for; 0: not known */
 	uint32_t max_sge; /* of a SEND; with 1 it carries nothing behind its SQE; 0: not known */
+	uint32_t users; /* endpoints and shared CQs; the host's lock */
+	_Atomic bool gone; /* the hardware went, or failed for good: nothing new is begun on it */
 	char name[64];
 };
 
@@ -241,6 +244,8 @@ struct fab_ops {
 	int (*mr_reg_dmabuf)(struct fab_dev *dev, int fd, uint64_t offset, size_t bytes, uint64_t iova,
 			     uint32_t access, struct fab_mr *mr);
 	void (*mr_dereg)(struct fab_dev *dev, struct fab_mr *mr);
+	/* One that is gone, without users and MRs: its place in fab_host.devs is free. */
+	void (*dev_close)(struct fab *fab, struct fab_dev *dev);
 
 	/* first .. first + n - 1 must not wrap, n >= 1. Answers 0 always, so that a submit can end in it:
 	 * what did not go out is told by the next poll (FAB_POLL_BAD, ep->error). post_recv alike. */

@@ -123,7 +123,8 @@ static inline struct verbs_ep *nvmfr__to_verbs_ep(struct fab_ep *ep)
 /* verbs_dev.c: the device behind an id that has an address, opened at its first use; NULL with a sentence. */
 struct verbs_dev *nvmfr__verbs_dev_get(struct verbs_fab *fab, struct rdma_cm_id *id);
 int nvmfr__verbs_numa_node(const struct ibv_device *device); /* -1: unknown */
-void nvmfr__verbs_devs_close(struct verbs_fab *fab);
+/* The device of a context went: it is not used again, and its endpoints are marked. */
+void nvmfr__verbs_gone(struct verbs_fab *fab, const struct ibv_context *ctx);
 /* Takes the async events that there are; marks endpoints of devices that went. */
 void nvmfr__verbs_watch(struct verbs_fab *fab);
 

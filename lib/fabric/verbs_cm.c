@@ -171,6 +171,7 @@ static int on_addr(struct verbs_ep *ep, struct fab_event *ev)
 	if (!ep->dev)
 		return tell_failed(ep, ev, -ENODEV, "%s", nvmfr__err_get());
 	ep->base.dev = &ep->dev->base;
+	ep->base.dev->users++;
 	ep->state = VERBS_ROUTE;
 	if (rdma_resolve_route(ep->id, (int)ep->params.cm_timeout_ms))
 		return tell_failed(ep, ev, -errno, "%s: no route through device %s: %s",
@@ -322,9 +323,13 @@ int nvmfr__verbs_next_event(struct fab *opaque, struct fab_event *ev)
 	nvmfr__verbs_watch(fab);
 	if (fab->lost)
 		return next_lost(fab, ev);
-	while (take_cm(fab, &cm))
+	while (take_cm(fab, &cm)) {
+		/* the only news of it where async events cannot be heard; a keeper's has no context */
+		if (cm.type == RDMA_CM_EVENT_DEVICE_REMOVAL)
+			nvmfr__verbs_gone(fab, cm.id->verbs);
 		if (cm.id->context && on_event(cm.id->context, ev, &cm))
 			return 1;
+	}
 	if (errno == EAGAIN || errno == EINTR)
 		return 0;
 	return nvmfr__fail(-errno, "the RDMA connection manager gives no events: %s",
@@ -347,13 +352,30 @@ void nvmfr__verbs_ep_disconnect(struct fab_ep *fep)
 	pthread_mutex_unlock(&ep->qp_lock);
 }
 
+/* Where no keeper could be bound, the endpoint's own id becomes it: MRs and shared CQs outlive endpoints. */
+static void let_go(struct verbs_ep *ep)
+{
+	struct verbs_dev *dev = ep->dev;
+	struct rdma_cm_id *id = ep->id;
+
+	if (dev)
+		dev->base.users--;
+	if (dev && (!dev->keeper || dev->keeper->verbs != dev->ctx)) {
+		id->context = NULL;
+		id = dev->keeper;
+		dev->keeper = ep->id;
+	}
+	if (id)
+		rdma_destroy_id(id);
+}
+
 void nvmfr__verbs_ep_destroy(struct fab_ep *fep)
 {
 	struct verbs_ep *ep = nvmfr__to_verbs_ep(fep);
 
 	nvmfr__verbs_ep_disconnect(fep);
 	nvmfr__verbs_queue_destroy(ep);
-	rdma_destroy_id(ep->id);
+	let_go(ep);
 	unlink_ep(ep);
 	pthread_mutex_destroy(&ep->qp_lock);
 	free(ep);

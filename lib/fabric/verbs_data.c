@@ -252,8 +252,13 @@ int nvmfr__verbs_arm(struct fab_ep *fep)
 	if (events)
 		ibv_ack_cq_events(ep->cq, events);
 	err = ibv_req_notify_cq(ep->cq, 0);
-	if (err)
-		return nvmfr__fail(-err, "%s: device %s gives no completion event: %s", fep->peer,
-				   fep->dev->name, nvmfr__strerror(err));
-	return 0;
+	if (!err)
+		return 0;
+	/* A device that went, as a rule. It is the connection's end, not the sleeper's: the next poll tells. */
+	if (!ep->sticky)
+		snprintf(fep->error, sizeof(fep->error),
+			 "%s: device %s gives no completion event: %s", fep->peer, fep->dev->name,
+			 nvmfr__strerror(err));
+	ep->sticky = FAB_POLL_BAD;
+	return 1;
 }

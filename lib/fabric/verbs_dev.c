@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Devices: opened when an address leads to one, kept until the fab is closed. */
+/* Devices: opened when an address leads to one, kept until the fab is closed or the device is gone. */
 #include "fabric/verbs.h"
 
 #include <errno.h>
@@ -133,7 +133,7 @@ struct verbs_dev *nvmfr__verbs_dev_get(struct verbs_fab *fab, struct rdma_cm_id 
 	struct verbs_dev *dev;
 
 	for (dev = fab->devs; dev; dev = dev->next)
-		if (dev->ctx == id->verbs)
+		if (dev->ctx == id->verbs && !dev->base.gone)
 			return dev;
 	init_fork(fab);
 	dev = calloc(1, sizeof(*dev));
@@ -154,27 +154,38 @@ struct verbs_dev *nvmfr__verbs_dev_get(struct verbs_fab *fab, struct rdma_cm_id 
 	return dev;
 }
 
-void nvmfr__verbs_devs_close(struct verbs_fab *fab)
+/* With the keeper goes the last id on its context, which librdmacm then closes. */
+static void verbs_dev_close(struct fab *opaque, struct fab_dev *fdev)
 {
-	while (fab->devs) {
-		struct verbs_dev *dev = fab->devs;
+	struct verbs_fab *fab = nvmfr__to_verbs_fab(opaque);
+	struct verbs_dev *dev = nvmfr__to_verbs_dev(fdev), **at = &fab->devs;
 
-		fab->devs = dev->next;
-		fab->fh->devs[dev->base.index] = NULL;
-		close_dev(dev);
-	}
+	while (*at != dev)
+		at = &(*at)->next;
+	*at = dev->next;
+	fab->fh->devs[fdev->index] = NULL;
+	nvmfr__log(fab->fh->log, NVMFR__LOG_INFO, "device %s closed", fdev->name);
+	close_dev(dev);
 }
 
 /* ---- async events ----------------------------------------------------------------------------- */
 
-static void mark_lost(struct verbs_fab *fab, const struct verbs_dev *dev)
+static void mark_gone(struct verbs_fab *fab, struct verbs_dev *dev)
 {
+	dev->base.gone = true;
 	for (struct verbs_ep *ep = fab->eps; ep; ep = ep->next) {
 		if (ep->dev != dev || ep->lost || ep->state == VERBS_DOWN)
 			continue;
 		ep->lost = true;
 		fab->lost++;
 	}
+}
+
+void nvmfr__verbs_gone(struct verbs_fab *fab, const struct ibv_context *ctx)
+{
+	for (struct verbs_dev *dev = fab->devs; dev; dev = dev->next)
+		if (dev->ctx == ctx)
+			mark_gone(fab, dev);
 }
 
 static void take_async(struct verbs_fab *fab, struct verbs_dev *dev)
@@ -190,7 +201,7 @@ static void take_async(struct verbs_fab *fab, struct verbs_dev *dev)
 		if (type == IBV_EVENT_DEVICE_FATAL) {
 			nvmfr__log(fab->fh->log, NVMFR__LOG_ERROR, "device %s failed",
 				   dev->base.name);
-			mark_lost(fab, dev);
+			mark_gone(fab, dev);
 		} else {
 			nvmfr__log(fab->fh->log,
 				   type == IBV_EVENT_PORT_ERR ? NVMFR__LOG_WARN : NVMFR__LOG_INFO,
@@ -204,7 +215,7 @@ static void take_async(struct verbs_fab *fab, struct verbs_dev *dev)
 	epoll_ctl(fab->epoll_fd, EPOLL_CTL_DEL, dev->watch->async_fd, NULL);
 	ibv_close_device(dev->watch);
 	dev->watch = NULL;
-	mark_lost(fab, dev);
+	mark_gone(fab, dev);
 }
 
 void nvmfr__verbs_watch(struct verbs_fab *fab)
@@ -220,7 +231,8 @@ static void verbs_close(struct fab *opaque)
 {
 	struct verbs_fab *fab = nvmfr__to_verbs_fab(opaque);
 
-	nvmfr__verbs_devs_close(fab);
+	while (fab->devs)
+		verbs_dev_close(opaque, &fab->devs->base);
 	if (fab->channel)
 		rdma_destroy_event_channel(fab->channel);
 	if (fab->epoll_fd >= 0)
@@ -296,6 +308,7 @@ _Static_assert(offsetof(struct verbs_ep, base) == 0, "verbs_ep_fd casts");
 	.ep_disconnect = nvmfr__verbs_ep_disconnect, .ep_stop = nvmfr__verbs_stop,           \
 	.ep_destroy = nvmfr__verbs_ep_destroy, .mr_reg = nvmfr__verbs_mr_reg,                \
 	.mr_reg_dmabuf = nvmfr__verbs_mr_reg_dmabuf, .mr_dereg = nvmfr__verbs_mr_dereg,      \
+	.dev_close = verbs_dev_close,                                                        \
 	.post_send = nvmfr__verbs_post_send, .post_carrying = nvmfr__verbs_post_carrying,    \
 	.post_recv = nvmfr__verbs_post_recv, .ep_fd = verbs_ep_fd,                           \
 	.ep_due_ns = verbs_ep_due_ns, .group_create = nvmfr__verbs_group_create,             \

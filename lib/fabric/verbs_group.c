@@ -3,8 +3,9 @@
  * Endpoints that share CQs. A WC names its endpoint by the tag in its wr_id, which also a failed WC has:
  * 16 bits of slot under 15 bits of generation, so that what is left of an endpoint that went names nobody.
  *
- * CQs only ever come: the service makes one where no other has room, and tells the owner by the count.
- * They go with the group. Each is of the size that the group was made for, the next one twice that.
+ * The service makes a CQ where no other has room, and tells the owner by the count. They go with the group;
+ * those of a device that went, when the owner takes an endpoint over: nobody else looks at one then. Each is
+ * of the size that the group was made for, the next one twice that.
  *
  * The owner finds its endpoints in a table of its own, without a lock. What is not there is an endpoint
  * that still connects (the service is told) or none at all; both are rare.
@@ -104,8 +105,10 @@ void nvmfr__verbs_group_destroy(struct fab_group *base)
 
 	for (uint32_t i = 0; i < atomic_load(&group->cq_count); i++)
 		take_events(&group->cqs[i]);
-	for (uint32_t i = 0; i < atomic_load(&group->cq_count); i++)
+	for (uint32_t i = 0; i < atomic_load(&group->cq_count); i++) {
 		ibv_destroy_cq(group->cqs[i].cq);
+		group->cqs[i].dev->base.users--;
+	}
 	for (uint32_t i = 0; i < FAB_MAX_DEVICES; i++)
 		if (group->comps[i])
 			ibv_destroy_comp_channel(group->comps[i]);
@@ -178,6 +181,7 @@ static struct verbs_cq *open_cq(struct verbs_group *group, struct verbs_ep *ep, 
 	}
 	/* Armed from the start: its owner may be asleep, and does not know of it. */
 	(void)ibv_req_notify_cq(shared->cq, 0);
+	ep->base.dev->users++;
 	atomic_store_explicit(&group->cq_count, count + 1, memory_order_release);
 	return shared;
 }
@@ -274,6 +278,36 @@ static int grow_owned(struct verbs_group *group, uint32_t at)
 	return 0;
 }
 
+/* The last takes the place of one that goes. */
+static void drop_cq(struct verbs_group *group, struct verbs_cq *shared, uint32_t count)
+{
+	struct verbs_cq *last = &group->cqs[count - 1], old = *shared;
+
+	take_events(&old);
+	ibv_destroy_cq(old.cq);
+	for (uint32_t i = 0; i < group->slot_count; i++)
+		if (group->slots[i].ep && group->slots[i].ep->shared == last)
+			group->slots[i].ep->shared = shared;
+	*shared = *last;
+	*last = (struct verbs_cq){ 0 };
+	atomic_store_explicit(&group->cq_count, --count, memory_order_relaxed);
+	old.dev->base.users--;
+	while (count--)
+		if (group->cqs[count].comp == old.comp)
+			return;
+	ibv_destroy_comp_channel(old.comp);
+	group->comps[old.dev->base.index] = NULL;
+}
+
+static void drop_gone(struct verbs_group *group)
+{
+	uint32_t count = atomic_load_explicit(&group->cq_count, memory_order_relaxed);
+
+	for (uint32_t i = count; i-- > 0;)
+		if (group->cqs[i].dev->base.gone && !group->cqs[i].used)
+			drop_cq(group, &group->cqs[i], count--);
+}
+
 int nvmfr__verbs_group_adopt(struct fab_ep *fep, void *member)
 {
 	struct verbs_group *group = to_group(fep->group);
@@ -283,6 +317,7 @@ int nvmfr__verbs_group_adopt(struct fab_ep *fep, void *member)
 
 	if (err)
 		return err;
+	drop_gone(group);
 	group->owned[at] = (struct verbs_slot){ ep->tag, ep };
 	fep->member = member;
 	if (fep->mail)
@@ -346,7 +381,7 @@ static __attribute__((noinline, cold)) void take_stray(struct verbs_group *group
 }
 
 /* Everyone on this CQ has failed. */
-static __attribute__((noinline, cold)) void pump_failed(struct verbs_group *group,
+static __attribute__((noinline, cold)) bool pump_failed(struct verbs_group *group,
 							const struct verbs_cq *shared)
 {
 	bool news = false;
@@ -366,6 +401,7 @@ static __attribute__((noinline, cold)) void pump_failed(struct verbs_group *grou
 	if (news)
 		wake_service(group);
 	pthread_mutex_unlock(group->params.lock);
+	return news;
 }
 
 static inline bool is_of(const struct ibv_wc *wc, uint32_t upper)
@@ -510,18 +546,16 @@ int nvmfr__verbs_group_arm(struct fab_group *base)
 {
 	struct verbs_group *group = to_group(base);
 	uint32_t count = atomic_load_explicit(&group->cq_count, memory_order_acquire);
+	bool news = false;
 
 	for (uint32_t i = 0; i < count; i++) {
 		const struct verbs_cq *shared = &group->cqs[i];
-		int err;
 
 		take_events(shared);
-		err = ibv_req_notify_cq(shared->cq, 0);
-		if (err)
-			return nvmfr__fail(-err, "device %s gives a group no completion event: %s",
-					   shared->dev->base.name, nvmfr__strerror(err));
+		if (ibv_req_notify_cq(shared->cq, 0))
+			news |= pump_failed(group, shared);
 	}
-	return 0;
+	return news;
 }
 
 int nvmfr__verbs_group_arm_ep(struct fab_ep *fep)
