@@ -257,7 +257,7 @@ int nvmfr__verbs_arm(struct fab_ep *fep)
 	/* A device that went, as a rule. It is the connection's end, not the sleeper's: the next poll tells. */
 	if (!ep->sticky)
 		snprintf(fep->error, sizeof(fep->error),
-			 "%s: device %s gives no completion event: %s", fep->peer, fep->dev->name,
+			 "%s: device %s gives no events: %s", fep->peer, fep->dev->name,
 			 nvmfr__strerror(err));
 	ep->sticky = FAB_POLL_BAD;
 	return 1;
