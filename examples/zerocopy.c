@@ -402,7 +402,8 @@ static int report_copies(struct job *job)
 	err = read_bounced(job, &copied);
 	if (err)
 		return err;
-	say("", "%" PRIu64 " after an unaligned read of %u bytes by commands of one descriptor: its first and last block",
+	say("",
+	    "%" PRIu64 " after an unaligned read of %u bytes by commands of one descriptor: its first and last block",
 	    copied, UNALIGNED_BYTES);
 	check(job, copied > 0, "the counter of copies does not count");
 	return 0;
