@@ -15,7 +15,7 @@ static size_t used;
 static void put(uint64_t value, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		bytes[used++] = (uint8_t)(value >> 8 * i);
+		bytes[used++] = (uint8_t)(i < sizeof(value) ? value >> 8 * i : 0);
 }
 
 static void put_header(uint64_t changes, uint16_t groups)
