@@ -125,7 +125,8 @@ enum nvmfr_log_level {
 
 /**
  * The log sink: called from any thread, never per I/O. The library holds a lock of its own meanwhile: of
- * its functions the sink may call nvmfr_strerror() and nvmfr_status_string() and no other.
+ * its functions the sink may call nvmfr_strerror() and nvmfr_status_string() and no other. It returns: there are no
+ * unwind tables here for an exception or a cancelled thread to pass.
  */
 typedef void (*nvmfr_log_fn)(void *arg, enum nvmfr_log_level level, const char *msg);
 

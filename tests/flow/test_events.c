@@ -462,49 +462,26 @@ static void expect_passed(const struct flow *f, uint32_t notice, uint32_t type)
 	expect_none(f);
 }
 
-Test(events, error)
+Test(events, passed_on_as_they_came)
 {
-	struct flow f;
+	static const struct {
+		uint32_t notice;
+		enum nvmfr_event_type type;
+	} cases[] = {
+		{ NVMFR_SOFT_NOTICE_ERROR, NVMFR_EVENT_ERROR },
+		{ NVMFR_SOFT_NOTICE_HEALTH, NVMFR_EVENT_HEALTH },
+		{ NVMFR_SOFT_NOTICE_FIRMWARE, NVMFR_EVENT_FIRMWARE },
+		{ NVMFR_SOFT_NOTICE_VENDOR, NVMFR_EVENT_VENDOR },
+		{ 0x020006, NVMFR_EVENT_OTHER },
+	};
 
-	up(&f, OAES_ALL);
-	expect_passed(&f, NVMFR_SOFT_NOTICE_ERROR, NVMFR_EVENT_ERROR);
-	flow_down(&f);
-}
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct flow f;
 
-Test(events, health)
-{
-	struct flow f;
-
-	up(&f, OAES_ALL);
-	expect_passed(&f, NVMFR_SOFT_NOTICE_HEALTH, NVMFR_EVENT_HEALTH);
-	flow_down(&f);
-}
-
-Test(events, firmware)
-{
-	struct flow f;
-
-	up(&f, OAES_ALL);
-	expect_passed(&f, NVMFR_SOFT_NOTICE_FIRMWARE, NVMFR_EVENT_FIRMWARE);
-	flow_down(&f);
-}
-
-Test(events, vendor)
-{
-	struct flow f;
-
-	up(&f, OAES_ALL);
-	expect_passed(&f, NVMFR_SOFT_NOTICE_VENDOR, NVMFR_EVENT_VENDOR);
-	flow_down(&f);
-}
-
-Test(events, others)
-{
-	struct flow f;
-
-	up(&f, OAES_ALL);
-	expect_passed(&f, 0x020006, NVMFR_EVENT_OTHER);
-	flow_down(&f);
+		up(&f, OAES_ALL);
+		expect_passed(&f, cases[i].notice, cases[i].type);
+		flow_down(&f);
+	}
 }
 
 /* A target that does not know the bits of health still tells of namespaces. */

@@ -129,19 +129,25 @@ Test(recovery, an_owner_that_takes_its_time, .timeout = 60)
 	flow_down(&f);
 }
 
+/* Dropped, and back in spite of that fault. */
+static void comes_back(struct flow *f, const struct nvmfr_soft_fault *fault)
+{
+	flow_plan(f, fault);
+	nvmfr_soft_drop(f->target);
+	flow_settle(f);
+	cr_assert_eq(nvmfr_ctrl_wait(f->ctrl, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
+	cr_assert_eq(nvmfr_qpair_wait(f->qp, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
+	flow_works(f);
+	flow_down(f);
+}
+
 Test(recovery, attempts_that_fail_are_followed_by_others, .timeout = 60)
 {
 	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_CM_REJECT, 0, NVMFR_SOFT_ANY, NVMFR_SOFT_ANY, 0);
 	struct flow f = recovering(600000, 100);
 
 	fault.count = 6;
-	flow_plan(&f, &fault);
-	nvmfr_soft_drop(f.target);
-	flow_settle(&f);
-	cr_assert_eq(nvmfr_ctrl_wait(f.ctrl, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
-	cr_assert_eq(nvmfr_qpair_wait(f.qp, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
-	flow_works(&f);
-	flow_down(&f);
+	comes_back(&f, &fault);
 }
 
 Test(recovery, ends_with_its_time, .timeout = 60)
@@ -259,13 +265,7 @@ Test(recovery, a_queue_that_fails_to_come_back_is_tried_again, .timeout = 60)
 		struct flow f = recovering(60000, 100);
 
 		fault.count = 3;
-		flow_plan(&f, &fault);
-		nvmfr_soft_drop(f.target);
-		flow_settle(&f);
-		cr_assert_eq(nvmfr_ctrl_wait(f.ctrl, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
-		cr_assert_eq(nvmfr_qpair_wait(f.qp, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
-		flow_works(&f);
-		flow_down(&f);
+		comes_back(&f, &fault);
 	}
 }
 

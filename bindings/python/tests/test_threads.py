@@ -11,6 +11,15 @@ from support import BLOCK, SoftCase, pattern
 LONG = 20  # seconds: a wait that holds the GIL lasts as long, and then it is seen
 
 
+def four(work):
+    """Runs work(0) to work(3), a thread each, to their ends."""
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 class Waits(SoftCase):
 
     def setUp(self):
@@ -90,11 +99,7 @@ class Waits(SoftCase):
                 lba = (turn * 7 + number) % 64
                 if namespace.read(lba, 1) != pattern(lba, 1):
                     wrong.append(lba)
-        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        four(work)
         self.assertEqual(wrong, [])
 
     def test_one_namespace_of_all(self):
@@ -106,11 +111,7 @@ class Waits(SoftCase):
                 lba = (turn * 7 + number) % 64
                 if namespace.read(lba, 1) != pattern(lba, 1):
                     wrong.append(lba)
-        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        four(work)
         self.assertEqual(wrong, [])
 
     def test_manual_host(self):
