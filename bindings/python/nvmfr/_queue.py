@@ -54,24 +54,15 @@ def _as_array(entries: Any, names: List[str]) -> Any:
     return numpy.frombuffer(raw, dtype=_structured(entries._type_, names))
 
 
-class Completions:
-    """Room for completions, made once and filled by each poll and wait.
+class _Entries:
+    """A ctypes array, and the same memory as a structured numpy array of some of its fields."""
 
-    entries is the ctypes array; array the same memory as a structured numpy array with the fields
-    user_data, qpair_data, result (0 or a negative errno), status (NVMe), flags and cqe_result.
-    """
-
-    def __init__(self, capacity: int) -> None:
-        if capacity < 1:
-            raise ValueError("room for 1 completion or more")
-        self.entries: Any = (_abi.Completion * capacity)()
-        self._count = capacity
+    def __init__(self, entries: Any, fields: List[str]) -> None:
+        self.entries = entries
+        self._fields = fields
+        self._count = len(entries)
         self._array: Any = None
-        self._address = ctypes.addressof(self.entries)
-        # The results as numbers: a look at many makes no object for each.
-        words = ctypes.sizeof(_abi.Completion) // 4
-        self._results = memoryview(self.entries).cast("B").cast("i")[
-            _abi.Completion.result.offset // 4::words]
+        self._address = ctypes.addressof(entries)
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -83,8 +74,25 @@ class Completions:
     def array(self) -> Any:
         """As a structured numpy array. Raises ImportError without numpy."""
         if self._array is None:
-            self._array = _as_array(self.entries, _DONE_FIELDS)
+            self._array = _as_array(self.entries, self._fields)
         return self._array
+
+
+class Completions(_Entries):
+    """Room for completions, made once and filled by each poll and wait.
+
+    entries is the ctypes array; array the same memory as a structured numpy array with the fields
+    user_data, qpair_data, result (0 or a negative errno), status (NVMe), flags and cqe_result.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        if capacity < 1:
+            raise ValueError("room for 1 completion or more")
+        super().__init__((_abi.Completion * capacity)(), _DONE_FIELDS)
+        # The results as numbers: a look at many makes no object for each.
+        words = ctypes.sizeof(_abi.Completion) // 4
+        self._results = memoryview(self.entries).cast("B").cast("i")[
+            _abi.Completion.result.offset // 4::words]
 
     def failures(self, count: int) -> int:
         """How many of the first count failed."""
@@ -117,7 +125,7 @@ class Pieces:
         entry.buf, entry.offset_bytes, entry.len_bytes = handle, offset_bytes, size_bytes
 
 
-class Batch:
+class Batch(_Entries):
     """I/Os to be submitted with one call: made once, filled, submitted, filled again.
 
     entries is the ctypes array of nvmfr_io; array the same memory as a structured numpy array with
@@ -128,26 +136,10 @@ class Batch:
     def __init__(self, capacity: int) -> None:
         if capacity < 1:
             raise ValueError("room for 1 I/O or more")
-        self.entries: Any = (_abi.Io * capacity)()
-        self._count = capacity
-        self._array: Any = None
-        self._address = ctypes.addressof(self.entries)
+        super().__init__((_abi.Io * capacity)(), _IO_FIELDS)
         self._buffers: Dict[int, Buffer] = {}
         self._pieces: List[Pieces] = []
         self._lost = False  # an attached buffer was released
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.entries[index]
-
-    @property
-    def array(self) -> Any:
-        """As a structured numpy array. Raises ImportError without numpy."""
-        if self._array is None:
-            self._array = _as_array(self.entries, _IO_FIELDS)
-        return self._array
 
     def attach(self, buffer: Buffer) -> int:
         """The value for the field buf; the batch keeps the buffer alive from here on."""
