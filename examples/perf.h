@@ -64,7 +64,8 @@ struct worker {
 	uint64_t left; /* I/Os still to submit */
 	uint64_t read_percent;
 	bool random;
-	unsigned int free_count;
+	/* A ring: every part of the buffer has its turn, so that none stays in the cache for being the last used. */
+	unsigned int free_first, free_count;
 	uint16_t *free_slots;
 	uint64_t *submitted_ns; /* by slot */
 	struct histogram *latency;

@@ -96,7 +96,7 @@ unsigned int verify_build(struct worker *w, struct nvmfr_io *ios, unsigned int w
 	struct verify *v = w->verify;
 
 	for (unsigned int i = 0; i < want; i++) {
-		uint16_t slot = w->free_slots[w->free_count - 1 - i];
+		uint16_t slot = *worker_slot(w, i);
 		bool read = worker_next_is_read(w);
 		uint64_t place;
 

@@ -24,8 +24,8 @@ static void lose(struct worker *w)
 
 static void stamp(struct worker *w, unsigned int n, uint64_t now)
 {
-	for (unsigned int i = 1; i <= n; i++)
-		w->submitted_ns[w->free_slots[w->free_count - i]] = now;
+	for (unsigned int i = 0; i < n; i++)
+		w->submitted_ns[*worker_slot(w, i)] = now;
 }
 
 /*
@@ -41,7 +41,7 @@ IN_LOOP unsigned int build(struct worker *w, struct nvmfr_io *ios, unsigned int 
 	for (unsigned int i = 0; i < want; i++) {
 		bool read = worker_next_is_read(w);
 
-		worker_build(w, &ios[i], w->free_slots[w->free_count - 1 - i], worker_next_place(w, i), read);
+		worker_build(w, &ios[i], *worker_slot(w, i), worker_next_place(w, i), read);
 	}
 	return want;
 }
@@ -65,6 +65,7 @@ IN_LOOP void submit(struct worker *w, bool verify)
 		verify_undo(w, ios + (n < 0 ? 0 : n), want - (n < 0 ? 0 : (unsigned int)n));
 	if (n < 0)
 		return;
+	w->free_first = (w->free_first + (unsigned int)n) % w->depth;
 	w->free_count -= (unsigned int)n;
 	w->left -= (unsigned int)n;
 	w->position = (w->position + (unsigned int)n) % w->places;
@@ -74,7 +75,7 @@ static void finish(struct worker *w, const struct nvmfr_completion *done, uint64
 {
 	uint16_t slot = done->user_data & SLOT_MASK;
 
-	w->free_slots[w->free_count++] = slot;
+	*worker_slot(w, w->free_count++) = slot;
 	if (done->result) {
 		w->errors++;
 		fail(w, completion_text(done));

@@ -32,6 +32,14 @@ static inline bool worker_next_is_read(struct worker *w)
 	return (worker_random(w) >> 32) % 100 < percent;
 }
 
+/* Where the slot that is `ahead` of the first free one is kept. */
+static inline uint16_t *worker_slot(const struct worker *w, unsigned int ahead)
+{
+	unsigned int at = w->free_first + ahead;
+
+	return &w->free_slots[at < w->depth ? at : at - w->depth];
+}
+
 static inline void worker_build(struct worker *w, struct nvmfr_io *io, uint16_t slot, uint64_t place, bool read)
 {
 	*io = (struct nvmfr_io){
