@@ -99,6 +99,8 @@ int nvmfr_group_destroy(struct nvmfr_group *group)
 	pthread_mutex_lock(&host->lock);
 	nvmfr__group_end(host, group);
 	pthread_mutex_unlock(&host->lock);
+	/* a device that went may have waited for its CQs */
+	nvmfr__service_wake(host);
 	return 0;
 }
 

@@ -154,6 +154,7 @@ struct fab_group_params {
 	pthread_mutex_t *lock; /* the host's */
 	int service_fd; /* eventfd: written when an endpoint of the service's got mail */
 	int epoll_fd; /* over what the group sleeps on */
+	int owner_fd; /* eventfd: written when the owner is to pump, though there is no completion */
 	uint32_t max_endpoints; /* room is made for so many; more need more */
 };
 

@@ -58,6 +58,7 @@ struct verbs_fab {
 	unsigned int lost;              /* endpoints whose device went and which have not been told */
 	struct verbs_dev *devs;
 	struct verbs_ep *eps;
+	struct verbs_group *groups;
 };
 
 enum verbs_state {
@@ -143,6 +144,8 @@ int nvmfr__verbs_group_arm(struct fab_group *group);
 /* The service: a shared CQ with room for an endpoint of known size, and a name. */
 int nvmfr__verbs_group_join(struct verbs_ep *ep);
 void nvmfr__verbs_group_leave(struct verbs_ep *ep);
+/* A device went: who has CQs on it lets them go as soon as no endpoint uses them. The host's lock is held. */
+void nvmfr__verbs_groups_gone(struct verbs_fab *fab);
 /* Whoever has the endpoint: it failed outside of a CQ; the next poll tells. */
 void nvmfr__verbs_group_failed(struct verbs_ep *ep);
 /* The owner ends an endpoint that it adopted. */

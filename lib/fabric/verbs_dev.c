@@ -154,18 +154,35 @@ struct verbs_dev *nvmfr__verbs_dev_get(struct verbs_fab *fab, struct rdma_cm_id 
 	return dev;
 }
 
+/*
+ * librdmacm finds out that a device went when it looks for devices, and keeps its context until then. The kernel
+ * waits for that with the removal, unless the driver can take contexts back: soft-RoCE cannot. Without another device
+ * librdmacm's look fails, and the context stays.
+ */
+static void have_rdmacm_look(void)
+{
+	struct ibv_context **list = rdma_get_devices(NULL);
+
+	if (list)
+		rdma_free_devices(list);
+}
+
 /* With the keeper goes the last id on its context, which librdmacm then closes. */
 static void verbs_dev_close(struct fab *opaque, struct fab_dev *fdev)
 {
 	struct verbs_fab *fab = nvmfr__to_verbs_fab(opaque);
 	struct verbs_dev *dev = nvmfr__to_verbs_dev(fdev), **at = &fab->devs;
+	bool gone;
 
 	while (*at != dev)
 		at = &(*at)->next;
 	*at = dev->next;
 	fab->fh->devs[fdev->index] = NULL;
 	nvmfr__log(fab->fh->log, NVMFR__LOG_INFO, "device %s closed", fdev->name);
+	gone = fdev->gone;
 	close_dev(dev);
+	if (gone)
+		have_rdmacm_look();
 }
 
 /* ---- async events ----------------------------------------------------------------------------- */
@@ -179,6 +196,7 @@ static void mark_gone(struct verbs_fab *fab, struct verbs_dev *dev)
 		ep->lost = true;
 		fab->lost++;
 	}
+	nvmfr__verbs_groups_gone(fab);
 }
 
 void nvmfr__verbs_gone(struct verbs_fab *fab, const struct ibv_context *ctx)

@@ -4,8 +4,8 @@
  * 16 bits of slot under 15 bits of generation, so that what is left of an endpoint that went names nobody.
  *
  * The service makes a CQ where no other has room, and tells the owner by the count. They go with the group;
- * those of a device that went, when the owner takes an endpoint over: nobody else looks at one then. Each is
- * of the size that the group was made for, the next one twice that.
+ * those of a device that went, when nobody uses them: the service marks the count, and the owner, who is the only
+ * one that looks at a CQ, destroys them. Each is of the size that the group was made for, the next one twice that.
  *
  * The owner finds its endpoints in a table of its own, without a lock. What is not there is an endpoint
  * that still connects (the service is told) or none at all; both are rare.
@@ -29,6 +29,8 @@ enum {
 	FIRST_SLOTS = 16,
 };
 
+#define CQS_GONE (UINT32_C(1) << 31) /* in the count: one or more are of a device that went */
+
 struct verbs_cq {
 	struct ibv_cq *cq;
 	struct ibv_comp_channel *comp; /* of its device in this group */
@@ -51,6 +53,7 @@ struct verbs_group {
 	struct verbs_cq cqs[GROUP_CQS];
 
 	/* the host's lock */
+	struct verbs_group *next, **prev; /* of the fab */
 	struct fab_group_params params;
 	struct ibv_comp_channel *comps[FAB_MAX_DEVICES]; /* by the device's index */
 	struct verbs_slot *slots;
@@ -62,6 +65,21 @@ static struct verbs_group *to_group(struct fab_group *base)
 	return container_of(base, struct verbs_group, base);
 }
 
+/* Under the host's lock, or of a group that ends. */
+static uint32_t cqs_of(const struct verbs_group *group)
+{
+	return atomic_load_explicit(&group->cq_count, memory_order_relaxed) & ~CQS_GONE;
+}
+
+static void ring(int fd)
+{
+	uint64_t one = 1;
+
+	/* Full means that it is readable already. */
+	if (write(fd, &one, sizeof(one)) < 0)
+		return;
+}
+
 static uint32_t tag_of(const struct ibv_wc *wc)
 {
 	return (uint32_t)(wc->wr_id >> 32) & ~(UINT32_C(1) << 31);
@@ -69,13 +87,13 @@ static uint32_t tag_of(const struct ibv_wc *wc)
 
 /* ---- life ------------------------------------------------------------------------------------- */
 
-int nvmfr__verbs_group_create(struct fab *fab, const struct fab_group_params *params,
+int nvmfr__verbs_group_create(struct fab *opaque, const struct fab_group_params *params,
 			      struct fab_group **out)
 {
+	struct verbs_fab *fab = nvmfr__to_verbs_fab(opaque);
 	struct verbs_group *group = calloc(1, sizeof(*group));
 	struct verbs_slot *owned = calloc(FIRST_SLOTS, sizeof(*owned));
 
-	(void)fab;
 	if (!group || !owned) {
 		free(group);
 		free(owned);
@@ -85,6 +103,11 @@ int nvmfr__verbs_group_create(struct fab *fab, const struct fab_group_params *pa
 	group->params = *params;
 	group->owned = owned;
 	group->owned_mask = FIRST_SLOTS - 1;
+	group->next = fab->groups;
+	group->prev = &fab->groups;
+	if (group->next)
+		group->next->prev = &group->next;
+	fab->groups = group;
 	*out = &group->base;
 	return 0;
 }
@@ -103,15 +126,18 @@ void nvmfr__verbs_group_destroy(struct fab_group *base)
 {
 	struct verbs_group *group = to_group(base);
 
-	for (uint32_t i = 0; i < atomic_load(&group->cq_count); i++)
+	for (uint32_t i = 0; i < cqs_of(group); i++)
 		take_events(&group->cqs[i]);
-	for (uint32_t i = 0; i < atomic_load(&group->cq_count); i++) {
+	for (uint32_t i = 0; i < cqs_of(group); i++) {
 		ibv_destroy_cq(group->cqs[i].cq);
 		group->cqs[i].dev->base.users--;
 	}
 	for (uint32_t i = 0; i < FAB_MAX_DEVICES; i++)
 		if (group->comps[i])
 			ibv_destroy_comp_channel(group->comps[i]);
+	*group->prev = group->next;
+	if (group->next)
+		group->next->prev = group->prev;
 	free(group->owned);
 	free(group->slots);
 	free(group);
@@ -155,7 +181,7 @@ static uint32_t make_cq(struct verbs_cq *shared, uint64_t wanted, uint32_t need,
 
 static struct verbs_cq *open_cq(struct verbs_group *group, struct verbs_ep *ep, uint32_t need)
 {
-	uint32_t count = atomic_load_explicit(&group->cq_count, memory_order_relaxed), nth = 0;
+	uint32_t count = cqs_of(group), nth = 0;
 	struct verbs_cq *shared = &group->cqs[count];
 	int vector = ep->params.qid % MAX(ep->dev->ctx->num_comp_vectors, 1);
 
@@ -182,13 +208,13 @@ static struct verbs_cq *open_cq(struct verbs_group *group, struct verbs_ep *ep, 
 	/* Armed from the start: its owner may be asleep, and does not know of it. */
 	(void)ibv_req_notify_cq(shared->cq, 0);
 	ep->base.dev->users++;
-	atomic_store_explicit(&group->cq_count, count + 1, memory_order_release);
+	atomic_fetch_add_explicit(&group->cq_count, 1, memory_order_release);
 	return shared;
 }
 
 static struct verbs_cq *find_cq(struct verbs_group *group, struct verbs_ep *ep, uint32_t need)
 {
-	uint32_t count = atomic_load_explicit(&group->cq_count, memory_order_relaxed);
+	uint32_t count = cqs_of(group);
 
 	for (uint32_t i = 0; i < count; i++) {
 		struct verbs_cq *shared = &group->cqs[i];
@@ -241,6 +267,28 @@ int nvmfr__verbs_group_join(struct verbs_ep *ep)
 	return 0;
 }
 
+static bool has_gone(const struct verbs_group *group)
+{
+	for (uint32_t i = 0; i < cqs_of(group); i++)
+		if (group->cqs[i].dev->base.gone && !group->cqs[i].used)
+			return true;
+	return false;
+}
+
+static void mark_gone(struct verbs_group *group)
+{
+	if (!has_gone(group))
+		return;
+	atomic_fetch_or_explicit(&group->cq_count, CQS_GONE, memory_order_relaxed);
+	ring(group->params.owner_fd);
+}
+
+void nvmfr__verbs_groups_gone(struct verbs_fab *fab)
+{
+	for (struct verbs_group *group = fab->groups; group; group = group->next)
+		mark_gone(group);
+}
+
 void nvmfr__verbs_group_leave(struct verbs_ep *ep)
 {
 	struct verbs_group *group = to_group(ep->base.group);
@@ -254,6 +302,7 @@ void nvmfr__verbs_group_leave(struct verbs_ep *ep)
 	generation = generation == GENERATIONS ? 1 : generation;
 	group->slots[at] = (struct verbs_slot){ .tag = generation << SLOT_BITS | at };
 	group->first_free = nvmfr__min_u32(group->first_free, at);
+	mark_gone(group);
 }
 
 /* ---- the owner takes an endpoint over, and ends it -------------------------------------------- */
@@ -299,13 +348,20 @@ static void drop_cq(struct verbs_group *group, struct verbs_cq *shared, uint32_t
 	group->comps[old.dev->base.index] = NULL;
 }
 
-static void drop_gone(struct verbs_group *group)
+/* By the owner; returns how many are left. */
+static __attribute__((noinline, cold)) uint32_t drop_gone(struct verbs_group *group)
 {
-	uint32_t count = atomic_load_explicit(&group->cq_count, memory_order_relaxed);
+	uint32_t count;
 
+	pthread_mutex_lock(group->params.lock);
+	count = cqs_of(group);
+	atomic_store_explicit(&group->cq_count, count, memory_order_relaxed);
 	for (uint32_t i = count; i-- > 0;)
 		if (group->cqs[i].dev->base.gone && !group->cqs[i].used)
 			drop_cq(group, &group->cqs[i], count--);
+	pthread_mutex_unlock(group->params.lock);
+	ring(group->params.service_fd);
+	return count;
 }
 
 int nvmfr__verbs_group_adopt(struct fab_ep *fep, void *member)
@@ -317,7 +373,6 @@ int nvmfr__verbs_group_adopt(struct fab_ep *fep, void *member)
 
 	if (err)
 		return err;
-	drop_gone(group);
 	group->owned[at] = (struct verbs_slot){ ep->tag, ep };
 	fep->member = member;
 	if (fep->mail)
@@ -343,15 +398,6 @@ void nvmfr__verbs_group_failed(struct verbs_ep *ep)
 		fab_group_add_ready(ep->base.group, &ep->base);
 }
 
-static void wake_service(const struct verbs_group *group)
-{
-	uint64_t one = 1;
-
-	/* Full means that it is readable already. */
-	if (write(group->params.service_fd, &one, sizeof(one)) < 0)
-		return;
-}
-
 /* What one WC, good or bad, adds to the mail. */
 static void count_wc(struct verbs_ep *ep, const struct ibv_wc *wc)
 {
@@ -375,7 +421,7 @@ static __attribute__((noinline, cold)) void take_stray(struct verbs_group *group
 	slot = at < group->slot_count ? &group->slots[at] : NULL;
 	if (slot && slot->tag == tag && slot->ep) {
 		count_wc(slot->ep, wc);
-		wake_service(group);
+		ring(group->params.service_fd);
 	}
 	pthread_mutex_unlock(group->params.lock);
 }
@@ -399,7 +445,7 @@ static __attribute__((noinline, cold)) bool pump_failed(struct verbs_group *grou
 		nvmfr__verbs_group_failed(ep);
 	}
 	if (news)
-		wake_service(group);
+		ring(group->params.service_fd);
 	pthread_mutex_unlock(group->params.lock);
 	return news;
 }
@@ -453,12 +499,14 @@ static __attribute__((noinline)) void sort_out(struct verbs_group *group, const 
 	}
 }
 
-/* Several CQs, or none. */
+/* Several CQs, none, or of a device that went. */
 static __attribute__((noinline)) struct fab_ep *pump_all(struct verbs_group *group, uint32_t count)
 {
 	struct ibv_wc wcs[VERBS_POLL_BATCH + 1];
 
 	group->base.more = false;
+	if (count & CQS_GONE)
+		count = drop_gone(group);
 	for (uint32_t i = 0; i < count; i++) {
 		int n = ibv_poll_cq(group->cqs[i].cq, VERBS_POLL_BATCH, wcs);
 
@@ -547,6 +595,9 @@ int nvmfr__verbs_group_arm(struct fab_group *base)
 	struct verbs_group *group = to_group(base);
 	uint32_t count = atomic_load_explicit(&group->cq_count, memory_order_acquire);
 	bool news = false;
+
+	if (count & CQS_GONE)
+		count = drop_gone(group);
 
 	for (uint32_t i = 0; i < count; i++) {
 		const struct verbs_cq *shared = &group->cqs[i];

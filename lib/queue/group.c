@@ -48,6 +48,7 @@ struct nvmfr_group *nvmfr__group_new(const void *host, const _Atomic uint32_t *t
 		return NULL;
 	}
 	group->params.epoll_fd = group->epoll_fd;
+	group->params.owner_fd = group->owner_fd;
 	return group;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A device that is pulled under load and comes back, over the stand-in, by the public API. Needs what
- * check_group.c needs. The stand-in closes a removed device's context with its last id, as librdmacm does,
- * and ends the program if anything made with it is left then.
+ * check_group.c needs. The stand-in closes a removed device's context when somebody looks for devices and
+ * no id is on it, as librdmacm does, and ends the program if anything made with it is left when the last id goes.
  */
 #include "testing.h"
 
@@ -48,6 +48,7 @@ struct rig {
 
 static void (*pull)(bool quiet);
 static void (*plug)(void);
+static int (*pulled)(void);
 static _Atomic unsigned int no_source; /* attempts that ended for want of the source address */
 
 static void must(int err, const char *what)
@@ -186,7 +187,8 @@ static void rig_up(struct rig *rig, uint32_t flags)
 
 	*(void **)&pull = dlsym(RTLD_DEFAULT, "nullnic_remove");
 	*(void **)&plug = dlsym(RTLD_DEFAULT, "nullnic_insert");
-	cr_assert(pull && plug, "not on the stand-in: set LD_LIBRARY_PATH");
+	*(void **)&pulled = dlsym(RTLD_DEFAULT, "nullnic_pulled");
+	cr_assert(pull && plug && pulled, "not on the stand-in: set LD_LIBRARY_PATH");
 	*rig = (struct rig){ 0 };
 	nvmfr_host_opts_init(&hopts, sizeof(hopts));
 	hopts.flags = flags;
@@ -262,7 +264,8 @@ static void remove_often(struct rig *rig, bool manual)
 		must(nvmfr_buffer_alloc(rig->host, BLOCK, -1, &late), "buffer");
 		must(nvmfr_buffer_release(kept), "release");
 		kept = late;
-		while (atomic_load(&no_source) == attempts)
+		/* a driver may not let its device go, nor come back, before everybody has left it */
+		while (atomic_load(&no_source) == attempts || pulled())
 			until(rig, manual, offsetof(struct worker, good), (unsigned int[2]){ 0 }, 0);
 		plug();
 		BEYOND(rig, manual, good, 200);
