@@ -138,9 +138,10 @@ virtual_machine() {
 	tests/deps.sh vm >"$logs/deps-vm.log" 2>&1 </dev/null || tail -n 5 "$logs/deps-vm.log"
 	tests/vm/run.sh build/gcc 2>&1 </dev/null | tee "$log" | while IFS= read -r line; do say "vm: $line"; done
 	status=${PIPESTATUS[0]}
-	counts=$(sed -nE 's/^([0-9]+) passed, ([0-9]+) failed.*/\1 \2/p' "$log" | tail -n 1)
+	# One line a guest.
+	counts=$(awk '/^[0-9]+ passed, [0-9]+ failed/ { passed += $1; failed += $3 } END { print passed + 0, failed + 0 }' "$log")
 	# shellcheck disable=SC2086
-	set -- ${counts:-0 0}
+	set -- $counts
 	if [ "$status" = 77 ]; then
 		record vm $((SECONDS - start)) 0 0 1 "no virtual machine can be had here"
 		return

@@ -124,7 +124,7 @@ def main():
     parser.add_argument("uri")
     parser.add_argument("device")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--records", type=int, default=256)
+    parser.add_argument("--records", type=int, default=1024)
     parser.add_argument("--bytes", type=int, default=131072)
     parser.add_argument("--json")
     parser.add_argument("--way", choices=["ours", "usual"])

@@ -19,7 +19,7 @@ wire_up() {
 	modprobe -a veth sch_netem
 	ip link add va type veth peer name vb
 	for end in va vb; do
-		ip link set $end mtu 4200 up
+		ip link set $end mtu 4200
 		sysctl -qw net.ipv4.conf.$end.accept_local=1 net.ipv4.conf.$end.rp_filter=0 net.ipv4.conf.$end.arp_ignore=1
 	done
 	sysctl -qw net.ipv4.conf.all.rp_filter=0
@@ -29,17 +29,38 @@ wire_up() {
 	ip rule del pref 0
 	direction va $wire_host $wire_target 100
 	direction vb $wire_target $wire_host 101
-	ip neigh replace $wire_target dev va lladdr "$(cat /sys/class/net/vb/address)" nud permanent
-	ip neigh replace $wire_host dev vb lladdr "$(cat /sys/class/net/va/address)" nud permanent
-	rdma link add rxa type rxe netdev va
-	rdma link add rxb type rxe netdev vb
+	wire_plugged host
+	wire_plugged target
 }
 
 # direction DEVICE FROM TO TABLE
 direction() {
-	ip route add "$3" dev "$1" src "$2" table "$4"
 	ip rule add pref 1 iif lo to "$3" from "$2" lookup "$4"
 	ip rule add pref 2 oif "$1" from "$2" to "$3" lookup "$4"
+}
+
+# Everything that an end loses with its netdev and with its RDMA device. The device is the last: addresses become GIDs.
+wire_plugged() {
+	case $1 in
+	host) wire_end va vb $wire_host $wire_target 100 rxa ;;
+	target) wire_end vb va $wire_target $wire_host 101 rxb ;;
+	esac
+}
+
+# wire_end DEVICE OTHER FROM TO TABLE RDMA_DEVICE
+wire_end() {
+	ip link set "$1" up
+	ip route replace "$4" dev "$1" src "$3" table "$5"
+	ip neigh replace "$4" dev "$1" lladdr "$(cat "/sys/class/net/$2/address")" nud permanent
+	rdma link add "$6" type rxe netdev "$1"
+}
+
+# What is sent through a netdev that is down breaks this driver's connections for good: both go, and come back.
+wire_unplugged() {
+	case $1 in
+	host) ip link set va down && rdma link delete rxa ;;
+	target) ip link set vb down && rdma link delete rxb ;;
+	esac
 }
 
 wire_loses() { tc qdisc replace dev va root netem loss "$1" && tc qdisc replace dev vb root netem loss "$1"; }
@@ -61,7 +82,7 @@ load() {
 
 load_begins() {
 	wire_up
-	truncate -s 64M $wire_image
+	truncate -s 32M $wire_image
 	wire_subsystem
 	port 4 ipv4 $wire_target 4420
 	export_on 4 wire
@@ -148,14 +169,14 @@ namespaces_change() {
 	dir=$nvmet/subsystems/$(nqn wire)/namespaces
 	namespace wire 2 /dev/nullb0
 	expect 30 '^event: namespace 2 added, .* 131072 blocks'
-	truncate -s 96M $wire_image
+	truncate -s 48M $wire_image
 	echo 1 >"$dir/1/revalidate_size"
-	expect 30 '^event: namespace 1 changed, value 1, 24576 blocks'
+	expect 30 '^event: namespace 1 changed, value 1, 12288 blocks'
 	rmdir "$dir/2"
 	expect 30 '^event: namespace 2 removed'
-	truncate -s 64M $wire_image
+	truncate -s 32M $wire_image
 	echo 1 >"$dir/1/revalidate_size"
-	expect 30 '^event: namespace 1 changed, value 1, 16384 blocks'
+	expect 30 '^event: namespace 1 changed, value 1, 8192 blocks'
 	never recovering
 }
 
@@ -182,6 +203,15 @@ silent_briefly() {
 
 silent_for_long() {
 	silent 30
+	recovered
+}
+
+# unplugged END: its port's listener goes with the target's device, without a word.
+unplugged() {
+	wire_unplugged "$1"
+	sleep 2
+	wire_plugged "$1"
+	[ "$1" = host ] || { unexport_on 4 wire && export_on 4 wire; }
 	recovered
 }
 
