@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * failover [-t SECONDS] [URI URI...]: reads over several paths to one subsystem, and tells each second what every
- * path did. Shut a port, switch an ANA state, pull a cable: reads go on by what is left.
+ * path did; at the end all that is known of them, as JSON. Shut a port, switch an ANA state, pull a cable: reads go on by what is left.
  *
  *	failover nvmf+rdma://192.168.1.2/nqn.2014-08.org.example:disks \
  *		nvmf+rdma://192.168.2.2/nqn.2014-08.org.example:disks
@@ -110,9 +110,20 @@ static void tell(struct run *run)
 		struct nvmfr_mqpair_path path = { .size = sizeof(path) };
 
 		if (nvmfr_mqpair_path(run->mq, i, &path) == 0)
-			printf(" path %u %s, %" PRIu64, i, path.state == NVMFR_STATE_LIVE ? "live" : "lost", path.ios);
+			printf(" path %u %s, %" PRIu64 ", %" PRIu64 " failed over", i,
+			       path.state == NVMFR_STATE_LIVE ? "live" : "lost", path.ios, path.reissued);
 	}
 	printf("\n");
+}
+
+static void dump(const struct run *run)
+{
+	int need = nvmfr_mpath_dump(run->mpath, NULL, 0);
+	char *text = need > 0 ? malloc((size_t)need + 4096) : NULL; /* it may grow meanwhile */
+
+	if (text && nvmfr_mpath_dump(run->mpath, text, (size_t)need + 4096) > 0)
+		puts(text);
+	free(text);
 }
 
 static int go(struct run *run, int seconds)
@@ -127,6 +138,7 @@ static int go(struct run *run, int seconds)
 			return 1;
 		tell(run);
 	}
+	dump(run);
 	return run->failed != 0;
 }
 

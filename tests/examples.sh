@@ -205,8 +205,12 @@ probe_both() {
 
 # Reads go on, none fails, and both paths are used again.
 failover_reads() {
-	says '^[0-9]+ reads, 0 failed, [0-9]+ issued again; path 0 live, [0-9]+ path 1 live, [0-9]+' \
+	says '^[0-9]+ reads, 0 failed, [0-9]+ issued again; path 0 live, [0-9]+, [0-9]+ failed over path 1 live, [0-9]+' \
 		"$bin/failover" -t 4
+	grep '^{' "$work/said" >"$work/json"
+	json '([p["state"] for p in d["paths"]] == ["live"] * 2 and d["threads"] == 1
+		and d["paths"][0]["aborted"] == d["paths"][0]["reissued"] > d["paths"][1]["aborted"] == 0
+		and all(p["bytes"] == p["ios"] * 512 > 0 for p in d["paths"]))' "$work/json"
 	says '; path 0 lost' "$bin/failover" -t 2
 	refuses 'usage' "$bin/failover" -t 0
 }

@@ -1375,6 +1375,11 @@ struct nvmfr_mqpair_path {
 	uint64_t bytes_in_flight; /**< of reads and writes */
 	uint32_t in_flight;       /**< I/Os */
 	uint32_t state;           /**< enum nvmfr_state of its queue pair */
+	uint64_t bytes;           /**< of the I/Os sent this way */
+	uint64_t refused;         /**< of them: the controller answered with an NVMe status */
+	uint64_t aborted;         /**< of them: lost with a connection (-ECONNABORTED) */
+	uint64_t timed_out;       /**< of them: -ETIMEDOUT */
+	uint64_t reissued;        /**< of the last three: I/Os that were issued again, and not told */
 };
 
 /**
@@ -1424,6 +1429,21 @@ NVMFR_API int nvmfr_mpath_add(struct nvmfr_mpath *mpath, struct nvmfr_ctrl *ctrl
  * Returns: 0; -ENOENT it is not in; -EINVAL.
  */
 NVMFR_API int nvmfr_mpath_remove(struct nvmfr_mpath *mpath, struct nvmfr_ctrl *ctrl);
+
+/**
+ * What is known of all paths, as JSON text: of each the controller with its state and the reason, ANA states by
+ * namespace, and what all threads together sent and met this way since it was added, as in nvmfr_mqpair_path; how many
+ * I/Os wait for a path. For logs and reports; names stay, new ones may come.
+ *
+ * @param mpath       the handle
+ * @param text        receives the text, always terminated when text_bytes > 0
+ * @param text_bytes  room in text; 0: none, to learn how much is needed
+ *
+ * Threads: any.
+ * Returns: the bytes the whole text needs, its NUL included; more than text_bytes means that it was cut;
+ * -EINVAL; -EOWNERDEAD in a forked child.
+ */
+NVMFR_API int nvmfr_mpath_dump(const struct nvmfr_mpath *mpath, char *text, size_t text_bytes);
 
 /**
  * Ends a multipath handle; its controllers stay.

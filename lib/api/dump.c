@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* All that the service knows of a controller, as JSON: for logs and for reports. */
+/* All that is known of a controller, or of paths, as JSON: for logs and for reports. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,6 +9,7 @@
 #include "api/check.h"
 #include "base/json.h"
 #include "ctrl/ctrl.h"
+#include "path/mpath.h"
 
 static const char *state_name(enum nvmfr_state state)
 {
@@ -152,6 +153,12 @@ static void put_queues(struct json *j, const struct nvmfr_ctrl *ctrl)
 	nvmfr__json_close(j, ']');
 }
 
+static void put_ana(struct json *j, const struct ns_entry *entry)
+{
+	nvmfr__json_uint(j, "ana_state", entry->ana_state);
+	nvmfr__json_uint(j, "ana_group", entry->ana_group);
+}
+
 static void put_namespaces(struct json *j, const struct ns_table *table)
 {
 	nvmfr__json_open(j, "namespaces", '[');
@@ -164,8 +171,7 @@ static void put_namespaces(struct json *j, const struct ns_table *table)
 		nvmfr__json_uint(j, "block_bytes", UINT64_C(1) << entry->shift);
 		nvmfr__json_uint(j, "metadata_bytes", entry->metadata_bytes);
 		nvmfr__json_bool(j, "read_only", entry->write_protected);
-		nvmfr__json_uint(j, "ana_state", entry->ana_state);
-		nvmfr__json_uint(j, "ana_group", entry->ana_group);
+		put_ana(j, entry);
 		if (entry->refusal)
 			nvmfr__json_text(j, "no_io", entry->refusal);
 		nvmfr__json_close(j, '}');
@@ -205,18 +211,29 @@ static void put_losses(struct json *j, const struct nvmfr_ctrl *ctrl)
 	nvmfr__json_close(j, ']');
 }
 
+static int check_room(const struct nvmfr_host *host, const char *text, size_t text_bytes)
+{
+	if (!text && text_bytes)
+		return nvmfr__fail(-EINVAL, "text is NULL, text_bytes is %zu", text_bytes);
+	return check_host(host);
+}
+
+/* What each begins with. */
+static void put_host(struct json *j, const struct nvmfr_host *host)
+{
+	nvmfr__json_open(j, NULL, '{');
+	put_version(j, "library_version", nvmfr_version());
+	nvmfr__json_text(j, "hostnqn", nvmfr_host_nqn(host));
+}
+
 int nvmfr_ctrl_dump(const struct nvmfr_ctrl *ctrl, char *text, size_t text_bytes)
 {
 	struct json j = nvmfr__json_begin(text, text_bytes);
-	int err = ctrl ? check_host(ctrl->host) : nvmfr__fail(-EINVAL, "ctrl is NULL");
+	int err = ctrl ? check_room(ctrl->host, text, text_bytes) : nvmfr__fail(-EINVAL, "ctrl is NULL");
 
-	if (!err && !text && text_bytes)
-		err = nvmfr__fail(-EINVAL, "text is NULL, text_bytes is %zu", text_bytes);
 	if (err)
 		return err;
-	nvmfr__json_open(&j, NULL, '{');
-	put_version(&j, "library_version", nvmfr_version());
-	nvmfr__json_text(&j, "hostnqn", nvmfr_host_nqn(ctrl->host));
+	put_host(&j, ctrl->host);
 	pthread_mutex_lock(&ctrl->host->lock);
 	put_target(&j, ctrl);
 	put_state(&j, ctrl);
@@ -227,6 +244,84 @@ int nvmfr_ctrl_dump(const struct nvmfr_ctrl *ctrl, char *text, size_t text_bytes
 	put_stats(&j, &ctrl->history);
 	put_losses(&j, ctrl);
 	pthread_mutex_unlock(&ctrl->host->lock);
+	nvmfr__json_close(&j, '}');
+	return nvmfr__json_end(&j);
+}
+
+/* ---- paths ----------------------------------------------------------------------------------- */
+
+static void put_counts(struct json *j, const uint64_t counts[WAY_COUNTS])
+{
+	static const char *const names[WAY_COUNTS] = {
+		[WAY_IOS] = "ios",
+		[WAY_BYTES] = "bytes",
+		[WAY_REFUSED] = "refused",
+		[WAY_ABORTED] = "aborted",
+		[WAY_TIMED_OUT] = "timed_out",
+		[WAY_REISSUED] = "reissued",
+		[WAY_IN_FLIGHT] = "in_flight",
+		[WAY_BYTES_IN_FLIGHT] = "bytes_in_flight",
+	};
+
+	for (unsigned int i = 0; i < WAY_COUNTS; i++)
+		nvmfr__json_uint(j, names[i], counts[i]);
+}
+
+static void put_ana_states(struct json *j, const struct ns_table *table)
+{
+	nvmfr__json_open(j, "namespaces", '[');
+	for (uint32_t i = 0; table && i < table->count; i++) {
+		nvmfr__json_open(j, NULL, '{');
+		nvmfr__json_uint(j, "nsid", table->entries[i].nsid);
+		put_ana(j, &table->entries[i]);
+		nvmfr__json_close(j, '}');
+	}
+	nvmfr__json_close(j, ']');
+}
+
+static void put_path(struct json *j, const struct nvmfr_mpath *mpath, const struct mpath_member *member)
+{
+	uint64_t counts[WAY_COUNTS];
+
+	nvmfr__mpath_counts(mpath, member, counts);
+	nvmfr__json_open(j, NULL, '{');
+	nvmfr__json_uint(j, "cntlid", member->ctrl->cntlid);
+	put_target(j, member->ctrl);
+	put_state(j, member->ctrl);
+	put_counts(j, counts);
+	put_ana_states(j, member->ctrl->ns);
+	nvmfr__json_close(j, '}');
+}
+
+static void put_paths(struct json *j, const struct nvmfr_mpath *mpath)
+{
+	uint64_t threads = 0, waiting = 0;
+
+	for (const struct nvmfr_mqpair *mq = mpath->users; mq; mq = mq->next) {
+		threads++;
+		waiting += meter_read(&mq->waiting);
+	}
+	nvmfr__json_text(j, "subnqn", mpath->subnqn);
+	nvmfr__json_uint(j, "threads", threads);
+	nvmfr__json_uint(j, "waiting", waiting);
+	nvmfr__json_open(j, "paths", '[');
+	for (unsigned int i = 0; i < MPATH_MAX; i++)
+		if (mpath->members[i].ctrl)
+			put_path(j, mpath, &mpath->members[i]);
+	nvmfr__json_close(j, ']');
+}
+
+int nvmfr_mpath_dump(const struct nvmfr_mpath *mpath, char *text, size_t text_bytes)
+{
+	struct json j = nvmfr__json_begin(text, text_bytes);
+	int err = mpath ? check_room(mpath->host, text, text_bytes) : nvmfr__fail(-EINVAL, "mpath is NULL");
+
+	if (err)
+		return err;
+	put_host(&j, mpath->host);
+	pthread_mutex_lock(&mpath->host->lock);
+	put_paths(&j, mpath);
+	pthread_mutex_unlock(&mpath->host->lock);
 	nvmfr__json_close(&j, '}');
 	return nvmfr__json_end(&j);
 }

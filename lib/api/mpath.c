@@ -133,17 +133,6 @@ static int import_opts(struct nvmfr_mqpair_opts *opts, const struct nvmfr_mqpair
 	return 0;
 }
 
-static void enlist(struct nvmfr_mpath *mpath, struct nvmfr_mqpair *mq)
-{
-	pthread_mutex_lock(&mpath->host->lock);
-	mq->next = mpath->users;
-	mq->prev = &mpath->users;
-	if (mq->next)
-		mq->next->prev = &mq->next;
-	mpath->users = mq;
-	pthread_mutex_unlock(&mpath->host->lock);
-}
-
 static void end(struct nvmfr_mqpair *mq)
 {
 	nvmfr__mqpair_close(mq);
@@ -181,7 +170,9 @@ int nvmfr_mqpair_create(struct nvmfr_mpath *mpath, const struct nvmfr_mqpair_opt
 		end(mq);
 		return err;
 	}
-	enlist(mpath, mq);
+	pthread_mutex_lock(&mpath->host->lock);
+	nvmfr__mpath_enter(mpath, mq);
+	pthread_mutex_unlock(&mpath->host->lock);
 	nvmfr__ways_refresh(mq);
 	*out = mq;
 	return 0;
@@ -203,9 +194,7 @@ void nvmfr_mqpair_destroy(struct nvmfr_mqpair *mq)
 		return;
 	if (nvmfr__host_alive(mq->host)) {
 		pthread_mutex_lock(&mq->host->lock);
-		*mq->prev = mq->next;
-		if (mq->next)
-			mq->next->prev = mq->prev;
+		nvmfr__mpath_leave(mq);
 		pthread_mutex_unlock(&mq->host->lock);
 	}
 	end(mq);
@@ -316,7 +305,7 @@ int nvmfr_mqpair_info(struct nvmfr_mqpair *mq, struct nvmfr_mqpair_info *info)
 	if (err)
 		return err;
 	full.in_flight = mq->in_flight;
-	full.waiting = mq->waiting;
+	full.waiting = (uint32_t)mq->waiting;
 	full.reissued = mq->reissued;
 	while (way_at(mq, full.paths))
 		full.paths++;
@@ -344,9 +333,14 @@ int nvmfr_mqpair_path(struct nvmfr_mqpair *mq, uint32_t index, struct nvmfr_mqpa
 	if (way->qp)
 		full.state = info.state;
 	full.ctrl = way->ctrl;
-	full.ios = way->ios;
-	full.bytes_in_flight = way->bytes;
-	full.in_flight = way->in_flight;
+	full.ios = way->counts[WAY_IOS];
+	full.bytes_in_flight = way->counts[WAY_BYTES_IN_FLIGHT];
+	full.in_flight = (uint32_t)way->counts[WAY_IN_FLIGHT];
+	full.bytes = way->counts[WAY_BYTES];
+	full.refused = way->counts[WAY_REFUSED];
+	full.aborted = way->counts[WAY_ABORTED];
+	full.timed_out = way->counts[WAY_TIMED_OUT];
+	full.reissued = way->counts[WAY_REISSUED];
 	nvmfr__opts_export(path, path->size, &full, sizeof(full));
 	return 0;
 }

@@ -157,6 +157,49 @@ int nvmfr__mpath_remove(struct nvmfr_mpath *mpath, const struct nvmfr_ctrl *ctrl
 	return 0;
 }
 
+/* ---- counts ---------------------------------------------------------------------------------- */
+
+static void add_counts(const struct nvmfr_mqpair *mq, const struct mpath_member *member, uint64_t sum[WAY_COUNTS])
+{
+	for (unsigned int i = 0; i < MPATH_MAX; i++)
+		for (unsigned int k = 0; mq->ways[i].serial == member->serial && k < WAY_COUNTS; k++)
+			sum[k] += meter_read(&mq->ways[i].counts[k]);
+}
+
+void nvmfr__mpath_counts(const struct nvmfr_mpath *mpath, const struct mpath_member *member,
+			 uint64_t sum[WAY_COUNTS])
+{
+	memcpy(sum, member->counts, sizeof(member->counts));
+	for (const struct nvmfr_mqpair *mq = mpath->users; mq; mq = mq->next)
+		add_counts(mq, member, sum);
+}
+
+void nvmfr__mpath_enter(struct nvmfr_mpath *mpath, struct nvmfr_mqpair *mq)
+{
+	mq->next = mpath->users;
+	mq->prev = &mpath->users;
+	if (mq->next)
+		mq->next->prev = &mq->next;
+	mpath->users = mq;
+}
+
+void nvmfr__mpath_leave(struct nvmfr_mqpair *mq)
+{
+	*mq->prev = mq->next;
+	if (mq->next)
+		mq->next->prev = mq->prev;
+	for (unsigned int i = 0; i < MPATH_MAX; i++) {
+		struct mpath_member *member = &mq->mpath->members[i];
+
+		if (!member->ctrl)
+			continue;
+		add_counts(mq, member, member->counts);
+		member->counts[WAY_IN_FLIGHT] = member->counts[WAY_BYTES_IN_FLIGHT] = 0;
+	}
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
 void nvmfr__mpath_free(struct nvmfr_mpath *mpath)
 {
 	/* In a forked child the controllers may be gone before it. */

@@ -11,6 +11,7 @@
 #include "base/pace.h"
 #include "ctrl/ctrl.h"
 #include "queue/group.h"
+#include "queue/meter.h"
 
 enum {
 	MPATH_MAX = 16, /* controllers */
@@ -25,9 +26,23 @@ struct mpath_ns {
 	uint8_t nguid[16], uuid[16], eui64[8];
 };
 
+/* What went by a path. The owner writes, anyone may read, value by value. */
+enum way_count {
+	WAY_IOS,
+	WAY_BYTES,
+	WAY_REFUSED,
+	WAY_ABORTED,
+	WAY_TIMED_OUT,
+	WAY_REISSUED, /* of the three before */
+	WAY_IN_FLIGHT,
+	WAY_BYTES_IN_FLIGHT,
+	WAY_COUNTS
+};
+
 struct mpath_member {
 	struct nvmfr_ctrl *ctrl; /* NULL: free */
 	uint32_t serial; /* another one for each add */
+	uint64_t counts[WAY_COUNTS]; /* of threads' handles that ended */
 };
 
 struct nvmfr_mpath {
@@ -56,8 +71,7 @@ struct way {
 	struct nvmfr_qpair *qp; /* NULL: not made yet */
 	struct ns_table *table; /* that cache is of; a reference */
 	struct way_ns cache[MPATH_CACHE];
-	uint64_t bytes, ios;
-	uint32_t in_flight;
+	uint64_t counts[WAY_COUNTS];
 	uint32_t serial; /* 0: free */
 	bool leaving;
 	bool told; /* why it has no queue pair */
@@ -90,7 +104,8 @@ struct nvmfr_mqpair {
 	struct mio *held, **held_tail; /* wait for a path */
 	unsigned int turn; /* the way after the last one taken */
 	uint32_t changes; /* as seen */
-	uint32_t in_flight, waiting;
+	uint32_t in_flight;
+	uint64_t waiting; /* as way_count */
 	bool lacking; /* a way is not as it should be: looked at again at look_ns */
 	uint64_t look_ns;
 	uint64_t reissued;
@@ -105,7 +120,7 @@ struct nvmfr_mqpair {
 static inline uint64_t way_cost(uint32_t policy, const struct way *way, int node)
 {
 	if (policy == NVMFR_MPATH_LEAST_BYTES)
-		return way->bytes;
+		return way->counts[WAY_BYTES_IN_FLIGHT];
 	return policy == NVMFR_MPATH_NUMA && way->numa_node >= 0 && way->numa_node != node;
 }
 
@@ -114,6 +129,12 @@ static inline uint64_t way_cost(uint32_t policy, const struct way *way, int node
 int nvmfr__mpath_add(struct nvmfr_mpath *mpath, struct nvmfr_ctrl *ctrl);
 int nvmfr__mpath_remove(struct nvmfr_mpath *mpath, const struct nvmfr_ctrl *ctrl);
 void nvmfr__mpath_free(struct nvmfr_mpath *mpath);
+/* A thread's handle comes; and goes: what it counted stays. */
+void nvmfr__mpath_enter(struct nvmfr_mpath *mpath, struct nvmfr_mqpair *mq);
+void nvmfr__mpath_leave(struct nvmfr_mqpair *mq);
+/* What all threads did by way of a member. */
+void nvmfr__mpath_counts(const struct nvmfr_mpath *mpath, const struct mpath_member *member,
+			 uint64_t sum[WAY_COUNTS]);
 /* Whether there ever was one of that NSID. */
 bool nvmfr__mpath_saw(const struct nvmfr_mpath *mpath, uint32_t nsid);
 /* Whether it is the namespace that was first seen under its NSID. Who has no identity is none. */

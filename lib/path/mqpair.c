@@ -69,7 +69,7 @@ static void hold(struct nvmfr_mqpair *mq, struct mio *mio)
 	mio->next = NULL;
 	*mq->held_tail = mio;
 	mq->held_tail = &mio->next;
-	mq->waiting++;
+	meter_add(&mq->waiting, 1);
 }
 
 /* 0: it is out. -EAGAIN: this way has no room, or is gone; else why it cannot be. */
@@ -82,9 +82,10 @@ static int issue(struct nvmfr_mqpair *mq, struct mio *mio, int at)
 		return n == -ENOTCONN ? -EAGAIN : n;
 	mio->way = (uint8_t)at;
 	mio->bytes = mio->io.op == NVMFR_OP_FLUSH ? 0 : mio->io.nblocks << nvmfr__way_shift(way, mio->io.nsid);
-	way->bytes += mio->bytes;
-	way->in_flight++;
-	way->ios++;
+	meter_add(&way->counts[WAY_IOS], 1);
+	meter_add(&way->counts[WAY_BYTES], mio->bytes);
+	meter_add(&way->counts[WAY_IN_FLIGHT], 1);
+	meter_add(&way->counts[WAY_BYTES_IN_FLIGHT], mio->bytes);
 	return 0;
 }
 
@@ -206,6 +207,7 @@ static bool again(struct nvmfr_mqpair *mq, struct mio *mio, struct nvmfr_complet
 		ask_why(mq, way, now);
 	}
 	mq->reissued++;
+	meter_add(&way->counts[WAY_REISSUED], 1);
 	hold(mq, mio);
 	return true;
 }
@@ -249,7 +251,7 @@ static unsigned int work_held(struct nvmfr_mqpair *mq, struct nvmfr_completion *
 
 	mq->held = NULL;
 	mq->held_tail = &mq->held;
-	mq->waiting = 0;
+	meter_add(&mq->waiting, 0 - mq->waiting);
 	while (mio) {
 		struct mio *next = mio->next;
 		int what = n < max ? try_held(mq, mio, now, &out[n]) : 0;
@@ -263,6 +265,14 @@ static unsigned int work_held(struct nvmfr_mqpair *mq, struct nvmfr_completion *
 	return n;
 }
 
+static void count_failure(struct way *way, int32_t result)
+{
+	if (result == -EREMOTEIO)
+		meter_add(&way->counts[WAY_REFUSED], 1);
+	else
+		meter_add(&way->counts[result == -ETIMEDOUT ? WAY_TIMED_OUT : WAY_ABORTED], 1);
+}
+
 /* Those of n completions of paths that are the application's. */
 static unsigned int sift(struct nvmfr_mqpair *mq, struct nvmfr_completion *out, unsigned int n)
 {
@@ -272,10 +282,13 @@ static unsigned int sift(struct nvmfr_mqpair *mq, struct nvmfr_completion *out, 
 		struct mio *mio = &mq->ios[out[i].user_data];
 		struct way *way = &mq->ways[mio->way];
 
-		way->bytes -= mio->bytes;
-		way->in_flight--;
-		if (unlikely(out[i].result) && again(mq, mio, &out[i]))
-			continue;
+		meter_add(&way->counts[WAY_IN_FLIGHT], 0 - UINT64_C(1));
+		meter_add(&way->counts[WAY_BYTES_IN_FLIGHT], 0 - mio->bytes);
+		if (unlikely(out[i].result)) {
+			count_failure(way, out[i].result);
+			if (again(mq, mio, &out[i]))
+				continue;
+		}
 		out[kept] = out[i];
 		told(mq, mio, &out[kept++]);
 	}

@@ -79,7 +79,7 @@ static void make_qpair(struct nvmfr_mqpair *mq, struct way *way)
 /* Lost for good, and all of it told: another one may do. */
 static bool is_over(const struct way *way)
 {
-	return way->qp && way->qp->state >= LINK_LOST && !way->qp->recovering && way->in_flight == 0;
+	return way->qp && way->qp->state >= LINK_LOST && !way->qp->recovering && way->counts[WAY_IN_FLIGHT] == 0;
 }
 
 void nvmfr__ways_refresh(struct nvmfr_mqpair *mq)
@@ -93,14 +93,15 @@ void nvmfr__ways_refresh(struct nvmfr_mqpair *mq)
 
 		if (!way->serial)
 			continue;
-		if (is_over(way) || (way->leaving && way->in_flight == 0))
+		if (is_over(way) || (way->leaving && way->counts[WAY_IN_FLIGHT] == 0))
 			end_qpair(way);
-		if (way->leaving && !way->qp)
-			*way = (struct way){ .serial = 0 };
-		else if (way->leaving || (way->qp && !likely_live(way->qp)))
+		if (way->qp && (way->leaving || !likely_live(way->qp)))
 			mq->lacking = true;
 	}
 	pthread_mutex_lock(&mq->host->lock);
+	for (unsigned int i = 0; i < MPATH_MAX; i++)
+		if (mq->ways[i].leaving && !mq->ways[i].qp)
+			mq->ways[i] = (struct way){ .serial = 0 };
 	/* Members that went since then are not to be looked at: their controllers may be gone. */
 	for (unsigned int i = 0; i < MPATH_MAX && mq->changes == atomic_load(&mq->mpath->changes); i++)
 		if (mq->ways[i].serial && !mq->ways[i].leaving && !mq->ways[i].qp)

@@ -266,6 +266,8 @@ static struct nvmfr_mqpair *path_user;
 
 static int frees_the_controller_before_its_paths(struct scene *s)
 {
+	if (nvmfr_mpath_dump(paths, NULL, 0) != -EOWNERDEAD)
+		return 3;
 	if (nvmfr_disconnect(s->f.ctrl, 0))
 		return 1;
 	nvmfr_mqpair_destroy(path_user);

@@ -70,6 +70,7 @@ Test(mpath_threads, four_threads, .timeout = 120)
 		uint32_t port = 1 + i % 2;
 
 		cr_assert_eq(nvmfr_soft_port_set(r.f.target, port, 0), 0);
+		cr_expect_gt(nvmfr_mpath_dump(r.mpath, NULL, 0), 0);
 		cr_assert_eq(nvmfr_soft_ana_set(r.f.target, 3 - port, 1, 1 + i % 2), 0);
 		cr_assert_eq(nvmfr_soft_port_set(r.f.target, port, 1), 0);
 		cr_expect_eq(nvmfr_ctrl_wait(r.ctrls[port - 1], 20000), 0, "%s", nvmfr_last_error());

@@ -293,13 +293,18 @@
 	FIELD(nvmfr_mqpair_info, paths, 24)							\
 	FIELD(nvmfr_mqpair_info, reserved, 28)							\
 												\
-	SIZE(nvmfr_mqpair_path, 40)								\
+	SIZE(nvmfr_mqpair_path, 80)								\
 	FIELD(nvmfr_mqpair_path, size, 0)							\
 	FIELD(nvmfr_mqpair_path, ctrl, 8)							\
 	FIELD(nvmfr_mqpair_path, ios, 16)							\
 	FIELD(nvmfr_mqpair_path, bytes_in_flight, 24)						\
 	FIELD(nvmfr_mqpair_path, in_flight, 32)							\
 	FIELD(nvmfr_mqpair_path, state, 36)							\
+	FIELD(nvmfr_mqpair_path, bytes, 40)							\
+	FIELD(nvmfr_mqpair_path, refused, 48)							\
+	FIELD(nvmfr_mqpair_path, aborted, 56)							\
+	FIELD(nvmfr_mqpair_path, timed_out, 64)							\
+	FIELD(nvmfr_mqpair_path, reissued, 72)							\
 												\
 	SIZE(nvmfr_soft_opts, 80)								\
 	FIELD(nvmfr_soft_opts, size, 0)								\

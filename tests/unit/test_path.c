@@ -22,7 +22,7 @@ Test(path, costs)
 	};
 
 	for (unsigned int i = 0; i < ARRAY_SIZE(rows); i++) {
-		const struct way way = { .bytes = rows[i].bytes, .numa_node = rows[i].node };
+		const struct way way = { .counts[WAY_BYTES_IN_FLIGHT] = rows[i].bytes, .numa_node = rows[i].node };
 
 		cr_expect_eq(way_cost(rows[i].policy, &way, rows[i].here), rows[i].cost, "row %u", i);
 	}

@@ -286,7 +286,9 @@ class MqpairInfo(ctypes.Structure):
 class MqpairPath(ctypes.Structure):
     """struct nvmfr_mqpair_path"""
     _fields_ = [("size", c_size_t), ("ctrl", c_void_p), ("ios", c_uint64),
-                ("bytes_in_flight", c_uint64), ("in_flight", c_uint32), ("state", c_uint32)]
+                ("bytes_in_flight", c_uint64), ("in_flight", c_uint32), ("state", c_uint32),
+                ("bytes", c_uint64), ("refused", c_uint64), ("aborted", c_uint64),
+                ("timed_out", c_uint64), ("reissued", c_uint64)]
 
 
 class Event(ctypes.Structure):
@@ -619,6 +621,7 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "nvmfr_mpath_create": (c_int, [_p, POINTER(MpathOpts), _out]),
     "nvmfr_mpath_add": (c_int, [_p, _p]),
     "nvmfr_mpath_remove": (c_int, [_p, _p]),
+    "nvmfr_mpath_dump": (c_int, [_p, c_char_p, c_size_t]),
     "nvmfr_mpath_destroy": (c_int, [_p]),
     "nvmfr_mqpair_opts_init": (None, [POINTER(MqpairOpts), c_size_t]),
     "nvmfr_mqpair_create": (c_int, [_p, POINTER(MqpairOpts), _out]),
