@@ -13,6 +13,7 @@
 
 #include "base/err.h"
 #include "ctrl/ana.h"
+#include "queue/retry.h"
 #include "wire/status.h"
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -46,6 +47,8 @@ int nvmfr__mqpair_open(struct nvmfr_mqpair *mq)
 void nvmfr__mqpair_close(struct nvmfr_mqpair *mq)
 {
 	nvmfr__ways_end(mq);
+	for (const struct mio *mio = mq->held; mio; mio = mio->next)
+		nvmfr__io_mark(&mio->io, UINT32_MAX);
 	if (mq->epoll_fd >= 0)
 		close(mq->epoll_fd);
 	if (mq->timer_fd >= 0)
@@ -64,6 +67,7 @@ void nvmfr__mqpair_wake(const struct nvmfr_mqpair *mq)
 
 /* ---- the way of an I/O ----------------------------------------------------------------------- */
 
+/* No queue pair names its buffers: they are marked. */
 static void hold(struct nvmfr_mqpair *mq, struct mio *mio)
 {
 	mio->next = NULL;
@@ -108,8 +112,10 @@ static int accept_io(struct nvmfr_mqpair *mq, const struct nvmfr_io *io)
 		return err;
 	mq->free = mio->next;
 	mq->in_flight++;
-	if (err)
+	if (err) {
+		nvmfr__io_mark(&mio->io, 1);
 		hold(mq, mio);
+	}
 	return 0;
 }
 
@@ -208,6 +214,7 @@ static bool again(struct nvmfr_mqpair *mq, struct mio *mio, struct nvmfr_complet
 	}
 	mq->reissued++;
 	meter_add(&way->counts[WAY_REISSUED], 1);
+	nvmfr__io_mark(&mio->io, 1);
 	hold(mq, mio);
 	return true;
 }
@@ -258,7 +265,9 @@ static unsigned int work_held(struct nvmfr_mqpair *mq, struct nvmfr_completion *
 
 		if (what == 0)
 			hold(mq, mio);
-		else if (what == 2)
+		else
+			nvmfr__io_mark(&mio->io, UINT32_MAX);
+		if (what == 2)
 			told(mq, mio, &out[n++]);
 		mio = next;
 	}

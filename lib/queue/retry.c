@@ -36,13 +36,17 @@ uint32_t nvmfr__retry_unplaced(const struct nvmfr_qpair *qp)
 	return qp->retry ? qp->retry->held - qp->retry->placed : 0;
 }
 
-static void mark(const struct nvmfr_io *io, uint32_t by)
+void nvmfr__io_mark(const struct nvmfr_io *io, uint32_t by)
 {
 	bool vec = io->flags & NVMFR_IO_VEC;
 
 	/* What an I/O without data names as its buffer, nobody looks at. */
-	if (op_has_data(io->op))
-		nvmfr__buffers_mark(vec ? NULL : io->buf, vec ? io->iov : NULL, vec ? io->niov : 0, by);
+	if (!op_has_data(io->op))
+		return;
+	if (!vec)
+		nvmfr__buffers_mark(io->buf, NULL, 0, by);
+	for (uint64_t i = 0; vec && io->iov && i < io->niov; i++)
+		nvmfr__buffers_mark(io->iov[i].buf, NULL, 0, by);
 }
 
 void nvmfr__retry_free(struct nvmfr_qpair *qp)
@@ -50,7 +54,7 @@ void nvmfr__retry_free(struct nvmfr_qpair *qp)
 	struct qpair_retry *retry = qp->retry;
 
 	for (uint32_t i = 0; retry && i < retry->held; i++)
-		mark(&retry->ios[i].io, UINT32_MAX);
+		nvmfr__io_mark(&retry->ios[i].io, UINT32_MAX);
 	free(retry);
 	qp->retry = NULL;
 }
@@ -198,7 +202,7 @@ static void hold_slot(struct nvmfr_qpair *qp, struct qslot *slot)
 		return;
 	if (saved->cid != (uint16_t)state || !may_retry(qp, saved))
 		return;
-	mark(&saved->io, 1);
+	nvmfr__io_mark(&saved->io, 1);
 	hold(qp, saved);
 	put_slot(qp, slot, (uint32_t)state);
 }
@@ -361,7 +365,7 @@ unsigned int nvmfr__retry_issue(struct nvmfr_qpair *qp, struct nvmfr_completion 
 			gone = true;
 		}
 		if (gone)
-			mark(&held->io, UINT32_MAX);
+			nvmfr__io_mark(&held->io, UINT32_MAX);
 		else
 			retry->ios[kept++] = *held;
 	}
@@ -385,7 +389,7 @@ unsigned int nvmfr__retry_give_up(struct nvmfr_qpair *qp, struct nvmfr_completio
 
 		if (held->slot)
 			unplace(qp, held);
-		mark(&held->io, UINT32_MAX);
+		nvmfr__io_mark(&held->io, UINT32_MAX);
 		put_aborted(qp, held, &out[n]);
 	}
 	return n;

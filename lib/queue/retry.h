@@ -40,6 +40,9 @@ struct qpair_retry {
 	struct retry_io *parents; /* by parent */
 };
 
+/* What is kept to be issued names its buffers: by 1, and when it goes by UINT32_MAX. */
+void nvmfr__io_mark(const struct nvmfr_io *io, uint32_t by);
+
 /* For a queue pair of at most this depth. NULL: no memory. */
 struct qpair_retry *nvmfr__retry_new(uint32_t mode, uint32_t depth);
 /* What is held is forgotten; accepts a queue pair without retries. */

@@ -386,6 +386,52 @@ Test(mpath, both_gone, .timeout = 60)
 	down(&r);
 }
 
+/* Memory that something waits to be read into is in use, in whatever way it came to wait; then it is not. */
+Test(mpath, buffers_of_what_waits, .timeout = 60)
+{
+	struct nvmfr_mpath_opts opts = defaults(NVMFR_RETRY_READS);
+
+	for (unsigned int way = 0; way < 6; way++) {
+		struct nvmfr_iov iov[2];
+		struct nvmfr_io io;
+		bool sent = way & 1, ends = way >= 4;
+		struct rig r;
+
+		up(&r, &opts, UINT32_MAX);
+		iov[0] = (struct nvmfr_iov){ r.buf, 0, BLOCK };
+		iov[1] = (struct nvmfr_iov){ r.buf, 4096, BLOCK };
+		io = flow_io(&r.f, NVMFR_OP_READ, 0, 2, r.buf, 0);
+		if (way >= 2) {
+			io.flags = NVMFR_IO_VEC;
+			io.iov = iov;
+			io.niov = 2;
+		}
+		if (!sent) {
+			shut(&r, 1);
+			shut(&r, 2);
+		}
+		cr_assert_eq(nvmfr_mqpair_submit(r.mq, &io, 1), 1, "%s", nvmfr_last_error());
+		cr_expect_eq(nvmfr_buffer_release(r.buf), -EBUSY, "way %u", way);
+		if (sent) {
+			struct nvmfr_completion done;
+
+			shut(&r, 1);
+			shut(&r, 2);
+			cr_expect_eq(nvmfr_mqpair_poll(r.mq, &done, 1), 0);
+		}
+		cr_expect_eq(info_of(&r).waiting, 1u);
+		cr_expect_eq(nvmfr_buffer_release(r.buf), -EBUSY, "way %u", way);
+		if (ends) {
+			nvmfr_mqpair_destroy(r.mq);
+			r.mq = NULL;
+		} else {
+			cr_assert_eq(nvmfr_soft_port_set(r.f.target, 1 + sent, 1), 0);
+			cr_expect_eq(wait_one(&r).result, 0, "way %u", way);
+		}
+		down(&r);
+	}
+}
+
 Test(mpath, all_inaccessible_then_one_comes_back, .timeout = 60)
 {
 	struct nvmfr_mpath_opts opts = defaults(NVMFR_RETRY_READS);
