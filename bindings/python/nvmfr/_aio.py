@@ -7,23 +7,24 @@ from collections import deque
 from types import TracebackType
 from typing import Any, Deque, Dict, Optional, Tuple, Type
 
+from ._arrays import Completions
 from ._buffer import Buffer
 from ._errors import RoomError
 from ._lib import completion_error
-from ._queue import Completions, QueuePair
+from ._queue import IoQueue
 
 _Waiting = Tuple["asyncio.Future[None]", Buffer]
 
 
 class AsyncQueue:
     """`await queue.read(buffer, lba, nblocks)`: as many at once as tasks do it. Made by
-    Controller.async_queue() in the event loop's thread, which owns it.
+    Controller.async_queue() or MultiPath.async_queue() in the event loop's thread, which owns it.
 
     An await that is cancelled leaves its I/O to end by itself; the buffer stays in use until then.
     A host that is manual must have its poll() called as well. For the highest rates use batches.
     """
 
-    def __init__(self, queue_pair: QueuePair) -> None:
+    def __init__(self, queue_pair: IoQueue) -> None:
         self.queue_pair = queue_pair
         self._loop = asyncio.get_running_loop()
         self._done = Completions(64)

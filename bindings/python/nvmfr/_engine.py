@@ -9,10 +9,11 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Sequence
 
 from . import _abi
 from ._abi import Op
+from ._arrays import Batch, Completions
 from ._buffer import Buffer
 from ._errors import BusyError, Error, LostError, RoomError, TimeOutError, make_error
 from ._lib import completion_error
-from ._queue import Batch, Completions, QueuePair
+from ._queue import QueuePair
 
 _TRIES = 5  # of one command, each ended by a loss of the association
 _LOSSES = (-errno.ECONNABORTED, -errno.ETIMEDOUT)

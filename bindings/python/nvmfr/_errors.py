@@ -57,7 +57,8 @@ class LostError(Error, ConnectionError):
 
 
 class DeniedError(Error, PermissionError):
-    """The target does not let this host in, or the namespace is write protected."""
+    """The target does not let this host in, the namespace is write protected, or the command is the
+    library's to send."""
 
 
 class NotFoundError(Error, FileNotFoundError):
@@ -82,6 +83,7 @@ _CLASSES: Dict[int, Type[Error]] = {
     errno.EREMOTEIO: StatusError, errno.ETIMEDOUT: TimeOutError, errno.ENOTCONN: LostError,
     errno.ECONNABORTED: LostError, errno.ECONNRESET: LostError, errno.ECONNREFUSED: LostError,
     errno.EHOSTUNREACH: LostError, errno.EACCES: DeniedError, errno.EROFS: DeniedError,
+    errno.EPERM: DeniedError,
     errno.ENOENT: NotFoundError, errno.ENODEV: NotFoundError,
     errno.EOPNOTSUPP: UnsupportedError, errno.ENOMEM: NoMemoryError,
 }

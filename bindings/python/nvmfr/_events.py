@@ -14,7 +14,7 @@ from ._core import Closing, Handle, OwnedHandle, milliseconds
 from ._lib import check, lib
 
 if TYPE_CHECKING:
-    from ._host import Controller
+    from ._controller import Controller
 
 _ROOM = 64  # events fetched with one call
 

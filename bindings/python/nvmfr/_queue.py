@@ -1,224 +1,51 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Queue pairs, groups, and the arrays that they work on: one C call for many commands."""
+"""Queue pairs and groups: one C call for many commands."""
 from __future__ import annotations
 
 import ctypes
 import errno
-import functools
-import importlib
 import threading
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, List, Optional, Set, Tuple
 
 from . import _abi, _core
-from ._abi import IoFlag
+from ._abi import Op
+from ._arrays import Batch, Completions, Pieces
 from ._buffer import Buffer, BufferHandle
+from ._commands import QueueCommands
 from ._core import Closing, Handle, OwnedHandle, inherited, milliseconds
 from ._errors import BusyError
-from ._lib import check, completion_error, fail, lib
+from ._lib import check, fail, lib
 
 if TYPE_CHECKING:
-    from ._host import Controller, Host, Namespace
+    from ._controller import Controller
+    from ._host import Host
+    from ._namespace import Namespace
 
-_MANY = 32  # completions from which on numpy looks at them faster
 _SLICE_MS = 200  # of a long wait: between slices Python looks at its signals
 
 
-@functools.lru_cache(maxsize=None)  # a module that is not there is looked for each time
-def _numpy() -> Any:
-    try:
-        return importlib.import_module("numpy")
-    except ImportError:
-        return None
-
-
-def _structured(struct: Any, names: List[str]) -> Any:
-    """The numpy dtype of a C struct, field by field at its offset."""
-    formats = []
-    for name in names:
-        kind = "i" if name == "result" else "u"
-        formats.append(f"{kind}{getattr(struct, name).size}")
-    return _numpy().dtype({"names": names, "formats": formats, "itemsize": ctypes.sizeof(struct),
-                           "offsets": [getattr(struct, name).offset for name in names]})
-
-
-_IO_FIELDS = ["op", "flags", "nsid", "lba", "nblocks", "buf", "offset_bytes", "user_data"]
-_DONE_FIELDS = ["user_data", "qpair_data", "result", "status", "flags", "cqe_result"]
-
-
-def _as_array(entries: Any, names: List[str]) -> Any:
-    numpy = _numpy()
-    if numpy is None:
-        raise ImportError("numpy is not installed: use entries, a ctypes array of the same memory")
-    # By way of bytes: numpy does not take a ctypes struct's own description of a union.
-    raw = memoryview(entries).cast("B")
-    return numpy.frombuffer(raw, dtype=_structured(entries._type_, names))
-
-
-class _Entries:
-    """A ctypes array, and the same memory as a structured numpy array of some of its fields."""
-
-    def __init__(self, entries: Any, fields: List[str]) -> None:
-        self.entries = entries
-        self._fields = fields
-        self._count = len(entries)
-        self._array: Any = None
-        self._address = ctypes.addressof(entries)
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.entries[index]
-
-    @property
-    def array(self) -> Any:
-        """As a structured numpy array. Raises ImportError without numpy."""
-        if self._array is None:
-            self._array = _as_array(self.entries, self._fields)
-        return self._array
-
-
-class Completions(_Entries):
-    """Room for completions, made once and filled by each poll and wait.
-
-    entries is the ctypes array; array the same memory as a structured numpy array with the fields
-    user_data, qpair_data, result (0 or a negative errno), status (NVMe), flags and cqe_result.
-    """
-
-    def __init__(self, capacity: int) -> None:
-        if capacity < 1:
-            raise ValueError("room for 1 completion or more")
-        super().__init__((_abi.Completion * capacity)(), _DONE_FIELDS)
-        # The results as numbers: a look at many makes no object for each.
-        words = ctypes.sizeof(_abi.Completion) // 4
-        self._results = memoryview(self.entries).cast("B").cast("i")[
-            _abi.Completion.result.offset // 4::words]
-
-    def failures(self, count: int) -> int:
-        """How many of the first count failed."""
-        if count > _MANY and _numpy() is not None:
-            return int((self.array["result"][:count] != 0).sum())
-        return sum(map(bool, self._results[:count]))
-
-    def check(self, count: int) -> None:
-        """Raises the error of the first failure among the first count."""
-        if self.failures(count):
-            bad = next(done for done in self.entries[:count] if done.result)
-            raise completion_error(bad.result, bad.status, f"the I/O {bad.user_data}")
-
-
-class Pieces:
-    """Pieces of memory for vectored I/O (nvmfr_iov). They must stay as they are until the
-    completion; the queue pair keeps them alive."""
-
-    def __init__(self, count: int) -> None:
-        if count < 1:
-            raise ValueError("1 piece or more")
-        self.entries: Any = (_abi.Iov * count)()
-        self._buffers: Dict[int, Buffer] = {}
-
-    def set(self, index: int, buffer: Buffer, offset_bytes: int, size_bytes: int) -> None:
-        """Makes piece index size_bytes of buffer from offset_bytes on."""
-        handle = buffer.handle
-        self._buffers[handle] = buffer
-        entry = self.entries[index]
-        entry.buf, entry.offset_bytes, entry.len_bytes = handle, offset_bytes, size_bytes
-
-
-class Batch(_Entries):
-    """I/Os to be submitted with one call: made once, filled, submitted, filled again.
-
-    entries is the ctypes array of nvmfr_io; array the same memory as a structured numpy array with
-    the fields op, flags, nsid, lba, nblocks, buf, offset_bytes and user_data. The field buf is a C
-    pointer: write what attach() returns, or let fill() do it, and nothing else.
-    """
-
-    def __init__(self, capacity: int) -> None:
-        if capacity < 1:
-            raise ValueError("room for 1 I/O or more")
-        super().__init__((_abi.Io * capacity)(), _IO_FIELDS)
-        self._buffers: Dict[int, Buffer] = {}
-        self._pieces: List[Pieces] = []
-        self._lost = False  # an attached buffer was released
-
-    def attach(self, buffer: Buffer) -> int:
-        """The value for the field buf; the batch keeps the buffer alive from here on."""
-        handle = buffer.handle
-        if handle not in self._buffers:
-            self._buffers[handle] = buffer
-            buffer._handle.batches.add(self)
-        return handle
-
-    def clear(self) -> None:
-        """Zeroes all entries and forgets the buffers."""
-        ctypes.memset(self._address, 0, ctypes.sizeof(self.entries))
-        for buffer in self._buffers.values():
-            buffer._handle.batches.discard(self)
-        self._buffers.clear()
-        self._pieces.clear()
-        self._lost = False
-
-    def fill(self, op: int, nsid: int, lba: Any, nblocks: Any, buffer: Optional[Buffer],
-             offset_bytes: Any = 0, user_data: Any = None, flags: int = 0, first: int = 0,
-             count: Optional[int] = None) -> None:
-        """Fills count entries from first on.
-
-        lba, nblocks, offset_bytes and user_data are each one number for all or a sequence with one
-        for each (numpy arrays go over in one step); user_data is the entry's index if not given.
-        """
-        count = len(self) - first if count is None else count
-        if first < 0 or count < 0 or first + count > len(self):
-            raise IndexError(f"{count} entries from {first} on do not fit into {len(self)}")
-        values: Dict[str, Any] = {
-            "op": op, "flags": flags, "nsid": nsid, "lba": lba, "nblocks": nblocks,
-            "buf": self.attach(buffer) if buffer is not None else 0, "offset_bytes": offset_bytes,
-            "user_data": range(first, first + count) if user_data is None else user_data}
-        if _numpy() is not None:
-            part = self.array[first:first + count]
-            for name, value in values.items():
-                part[name] = value
-            return
-        entries = self.entries[first:first + count]
-        for name, value in values.items():
-            each = value if hasattr(value, "__getitem__") else [value] * count
-            if len(each) != count:
-                raise ValueError(f"{len(each)} values of {name} for {count} entries")
-            for entry, one in zip(entries, each):
-                setattr(entry, name, one)
-
-    def set_pieces(self, index: int, pieces: Pieces, first: int = 0,
-                   count: Optional[int] = None) -> None:
-        """Makes entry index vectored: count of the pieces from first on."""
-        count = len(pieces.entries) - first if count is None else count
-        if first < 0 or count < 1 or first + count > len(pieces.entries):
-            raise IndexError(f"{count} pieces from {first} on of {len(pieces.entries)}")
-        for buffer in pieces._buffers.values():
-            self.attach(buffer)
-        entry = self.entries[index]
-        entry.iov = ctypes.addressof(pieces.entries) + first * ctypes.sizeof(_abi.Iov)
-        entry.niov = count
-        entry.flags |= int(IoFlag.VEC)
-        if pieces not in self._pieces:
-            self._pieces.append(pieces)
-
-    def _lose(self, handle: BufferHandle) -> None:
-        self._lost = True
-
-    def _part(self, first: int, count: Optional[int]) -> int:
-        """Checks a part of the batch. Returns its count."""
-        count = self._count - first if count is None else count
-        if first < 0 or count < 1 or first + count > self._count:
-            raise IndexError(f"{count} entries from {first} on of {self._count}")
-        if self._lost:
-            raise ValueError("a buffer of this batch was released: clear() it and fill it again")
-        return count
-
-
 class _Poller(Closing):
-    """What queue pair and group have in common: a poll and a wait for completions."""
+    """What queue pairs, groups and paths have in common: a poll, a wait and a sleep."""
     _handle: OwnedHandle
     _poll: Any
     _wait: Any
+    _fd: Any
+    _arm: Any
+
+    @property
+    def closed(self) -> bool:
+        """Whether close() was done."""
+        return self._handle.closed
+
+    def fileno(self) -> int:
+        """A descriptor to sleep on after arm() returned True."""
+        with self._handle as pointer:
+            return check(self._fd(pointer))
+
+    def arm(self) -> bool:
+        """Asks for a wake-up at the next completion. True: sleep; False: poll again first."""
+        with self._handle as pointer:
+            return check(self._arm(pointer)) == 0
 
     def poll(self, out: Completions, first: int = 0) -> int:
         """Collects completions into out, from entry first on, without waiting. Returns how many.
@@ -281,26 +108,126 @@ def _info(pointer: int) -> _abi.QpairInfo:
     return info
 
 
-class QpairHandle(OwnedHandle):
-    """A queue pair, with what its commands may touch."""
-    __slots__ = ("group", "prepared", "held", "limit")
+class QueueHandle(OwnedHandle):
+    """Takes I/O, and holds what its commands may touch."""
+    __slots__ = ("held", "limit")
+
+    def __init__(self, what: str, pointer: int, owner: Any) -> None:
+        super().__init__(what, pointer, owner)
+        self.held: Set[Pieces] = set()  # the library reads them until completion
+        self.limit = 64
+
+    def in_flight(self, pointer: int) -> int:
+        """How many I/Os are, now."""
+        raise NotImplementedError
+
+    def hold(self, pieces: List[Pieces], pointer: int) -> None:
+        """Keeps pieces alive; lets go of the others where nothing is in flight."""
+        if len(self.held) >= self.limit:
+            if self.in_flight(pointer) == 0:
+                self.held.clear()
+            self.limit = max(64, 2 * len(self.held))
+        self.held.update(pieces)
+
+
+class IoQueue(_Poller):
+    """What takes I/O: a queue pair, or the paths of a thread."""
+    _handle: QueueHandle
+    _submit: Any
+
+    def __init__(self) -> None:
+        self._io = _abi.Io()
+        self._io_pointer = ctypes.byref(self._io)
+
+    @property
+    def in_flight(self) -> int:
+        """I/Os that have had no completion yet."""
+        with self._handle as pointer:
+            return self._handle.in_flight(pointer)
+
+    def submit(self, batch: Batch, count: Optional[int] = None, first: int = 0) -> int:
+        """Submits count I/Os of batch from first on in one call. Returns how many were taken: fewer
+        when room runs out or the next one is bad. The batch may be filled again at once.
+
+        Raises RoomError (poll first) or the next one's error if none was taken. Threads: the owner.
+        """
+        count = batch._part(first, count)
+        handle = self._handle
+        if handle.generation != _core.generation or not handle.acquire(False):
+            raise handle.refusal()
+        try:
+            pointer = handle.pointer or handle.closed_error()
+            if batch._pieces:
+                handle.hold(batch._pieces, pointer)
+            taken: int = self._submit(pointer, batch._address + first * 64, count)
+            return taken if taken >= 0 else check(taken)
+        finally:
+            handle.release()
+
+    def read(self, buffer: Buffer, lba: int, nblocks: int, *, nsid: int = 0, offset_bytes: int = 0,
+             user_data: int = 0) -> None:
+        """Submits one read of nblocks from lba on into buffer. Raises RoomError without room.
+        nsid 0: the first namespace. For many, use a Batch."""
+        self._one(Op.READ, buffer, lba, nblocks, nsid, offset_bytes, user_data)
+
+    def write(self, buffer: Buffer, lba: int, nblocks: int, *, nsid: int = 0, offset_bytes: int = 0,
+              user_data: int = 0) -> None:
+        """Submits one write of nblocks from buffer to lba on; the bytes may not change meanwhile."""
+        self._one(Op.WRITE, buffer, lba, nblocks, nsid, offset_bytes, user_data)
+
+    def compare(self, buffer: Buffer, lba: int, nblocks: int, *, nsid: int = 0,
+                offset_bytes: int = 0, user_data: int = 0) -> None:
+        """Submits one compare of nblocks from lba on with buffer: it ends with status 0285h where
+        they differ."""
+        self._one(Op.COMPARE, buffer, lba, nblocks, nsid, offset_bytes, user_data)
+
+    def verify(self, lba: int, nblocks: int, *, nsid: int = 0, user_data: int = 0) -> None:
+        """Submits one check that nblocks from lba on can be read; no data moves."""
+        self._one(Op.VERIFY, None, lba, nblocks, nsid, 0, user_data)
+
+    def write_zeroes(self, lba: int, nblocks: int, *, nsid: int = 0, user_data: int = 0) -> None:
+        """Submits one Write Zeroes of nblocks from lba on; no data moves."""
+        self._one(Op.WRITE_ZEROES, None, lba, nblocks, nsid, 0, user_data)
+
+    def _one(self, op: Op, buffer: Optional[Buffer], lba: int, nblocks: int, nsid: int,
+             offset_bytes: int, user_data: int) -> None:
+        nsid = self._nsid(nsid)
+        pointer_to_buffer = buffer.handle if buffer is not None else None
+        with self._handle as pointer:
+            io = self._io
+            io.op, io.nsid, io.lba, io.nblocks = op, nsid, lba, nblocks
+            io.buf, io.offset_bytes, io.user_data = pointer_to_buffer, offset_bytes, user_data
+            check(self._submit(pointer, self._io_pointer, 1))
+
+    def pread(self, buffer: Buffer, size_bytes: int, offset_bytes: int, *, nsid: int = 0,
+              buffer_offset_bytes: int = 0, timeout: Optional[float] = None) -> None:
+        """Reads size_bytes from byte offset_bytes of the namespace on, any of each, and waits.
+
+        Whole blocks go straight to their place; an unaligned head and tail are copied, which
+        info.bounced_bytes counts. Raises BusyError while I/O is in flight on it.
+        """
+        raise NotImplementedError
+
+    def _nsid(self, nsid: int) -> int:
+        raise NotImplementedError
+
+    def _busy(self, pointer: int) -> bool:
+        return self._handle.in_flight(pointer) != 0
+
+
+class QpairHandle(QueueHandle):
+    """A queue pair."""
+    __slots__ = ("group", "prepared")
 
     def __init__(self, pointer: int, group: Optional["GroupHandle"]) -> None:
         super().__init__("this queue pair", pointer, group.owner if group else threading.Lock())
         self.group = group
         self.prepared: Set[PreparedHandle] = set()
-        self.held: Set[Pieces] = set()  # the library reads them until completion
-        self.limit = 64
         if group:
             group.qpairs.add(self)
 
-    def hold(self, pieces: List[Pieces], pointer: int) -> None:
-        """Keeps pieces alive; lets go of the others where nothing is in flight."""
-        if len(self.held) >= self.limit:
-            if _info(pointer).in_flight == 0:
-                self.held.clear()
-            self.limit = max(64, 2 * len(self.held))
-        self.held.update(pieces)
+    def in_flight(self, pointer: int) -> int:
+        return int(_info(pointer).in_flight)
 
     def destroy(self) -> None:
         """Ends it; its lists first, which hold buffers."""
@@ -316,15 +243,18 @@ class QpairHandle(OwnedHandle):
             self.group.qpairs.discard(self)
 
 
-class QueuePair(_Poller):
+class QueuePair(QueueCommands, IoQueue):
     """An I/O queue pair; belongs to one thread at a time, and a call from a second raises
     BusyError. Made by Controller.queue_pair()."""
 
     def __init__(self, controller: "Controller", handle: QpairHandle) -> None:
+        super().__init__()
         self.controller = controller
         self._handle: QpairHandle = handle
         self._poll = lib().nvmfr_poll
         self._wait = lib().nvmfr_wait
+        self._fd = lib().nvmfr_qpair_fd
+        self._arm = lib().nvmfr_qpair_arm
         self._submit = lib().nvmfr_submit
         self._submit_and_wait = lib().nvmfr_submit_and_wait
         self._taken = ctypes.c_uint()
@@ -355,41 +285,7 @@ class QueuePair(_Poller):
         with self._handle as pointer:
             return _info(pointer)
 
-    @property
-    def closed(self) -> bool:
-        """Whether close() was done."""
-        return self._handle.closed
-
-    def fileno(self) -> int:
-        """A descriptor to sleep on after arm() returned True."""
-        with self._handle as pointer:
-            return check(lib().nvmfr_qpair_fd(pointer))
-
-    def arm(self) -> bool:
-        """Asks for a wake-up at the next completion. True: sleep; False: poll again first."""
-        with self._handle as pointer:
-            return check(lib().nvmfr_qpair_arm(pointer)) == 0
-
     # ---- batches
-
-    def submit(self, batch: Batch, count: Optional[int] = None, first: int = 0) -> int:
-        """Submits count I/Os of batch from first on in one call. Returns how many were taken: fewer
-        when room runs out or the next one is bad. The batch may be filled again at once.
-
-        Raises RoomError (poll first) or the next one's error if none was taken. Threads: the owner.
-        """
-        count = batch._part(first, count)
-        handle = self._handle
-        if handle.generation != _core.generation or not handle.acquire(False):
-            raise handle.refusal()
-        try:
-            pointer = handle.pointer or handle.closed_error()
-            if batch._pieces:
-                handle.hold(batch._pieces, pointer)
-            taken: int = self._submit(pointer, batch._address + first * 64, count)
-            return taken if taken >= 0 else check(taken)
-        finally:
-            handle.release()
 
     def submit_and_wait(self, batch: Batch, out: Completions, min_count: int = 1, *,
                         count: Optional[int] = None, first: int = 0, out_first: int = 0,
@@ -436,36 +332,15 @@ class QueuePair(_Poller):
         return Prepared(self, PreparedHandle(out.value or 0, self._handle, buffers,
                                              list(batch._pieces)), count)
 
-    # ---- one at a time
-
-    def read(self, buffer: Buffer, lba: int, nblocks: int, *, nsid: int = 0, offset_bytes: int = 0,
-             user_data: int = 0) -> None:
-        """Submits one read of nblocks from lba on into buffer. Raises RoomError without room.
-        nsid 0: the first namespace. For many, use a Batch."""
-        self._one(lib().nvmfr_read, buffer, lba, nblocks, nsid, offset_bytes, user_data)
-
-    def write(self, buffer: Buffer, lba: int, nblocks: int, *, nsid: int = 0, offset_bytes: int = 0,
-              user_data: int = 0) -> None:
-        """Submits one write of nblocks from buffer to lba on; the bytes may not change meanwhile."""
-        self._one(lib().nvmfr_write, buffer, lba, nblocks, nsid, offset_bytes, user_data)
-
-    def _one(self, function: Any, buffer: Buffer, lba: int, nblocks: int, nsid: int,
-             offset_bytes: int, user_data: int) -> None:
-        nsid = nsid or self.controller.first_nsid()
-        with self._handle as pointer:
-            check(function(pointer, nsid, lba, nblocks, buffer.handle, offset_bytes, user_data))
-
     def pread(self, buffer: Buffer, size_bytes: int, offset_bytes: int, *, nsid: int = 0,
               buffer_offset_bytes: int = 0, timeout: Optional[float] = None) -> None:
-        """Reads size_bytes from byte offset_bytes of the namespace on, any of each, and waits.
-
-        Whole blocks go straight to their place; an unaligned head and tail are copied, which
-        info.bounced_bytes counts. Raises BusyError while I/O is in flight on the queue pair.
-        """
-        nsid = nsid or self.controller.first_nsid()
+        nsid = self._nsid(nsid)
         with self._handle as pointer:
             check(lib().nvmfr_pread(pointer, nsid, offset_bytes, buffer.handle, buffer_offset_bytes,
                                     size_bytes, milliseconds(timeout)))
+
+    def _nsid(self, nsid: int) -> int:
+        return nsid or self.controller.first_nsid()
 
     def namespace(self, nsid: int = 0) -> "Namespace":
         """A namespace read and written through this queue pair, by its thread. 0: the first."""
@@ -571,21 +446,8 @@ class Group(_Poller):
         self._handle: GroupHandle = handle
         self._poll = lib().nvmfr_group_poll
         self._wait = lib().nvmfr_group_wait
-
-    def fileno(self) -> int:
-        """A descriptor to sleep on after arm() returned True."""
-        with self._handle as pointer:
-            return check(lib().nvmfr_group_fd(pointer))
-
-    def arm(self) -> bool:
-        """Asks for a wake-up at the next completion. True: sleep; False: poll again first."""
-        with self._handle as pointer:
-            return check(lib().nvmfr_group_arm(pointer)) == 0
-
-    @property
-    def closed(self) -> bool:
-        """Whether close() was done."""
-        return self._handle.closed
+        self._fd = lib().nvmfr_group_fd
+        self._arm = lib().nvmfr_group_arm
 
     def close(self) -> None:
         """Ends it. Raises BusyError while queue pairs of it exist."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Dict, Optional
 from . import _abi
 from ._core import Closing, Handle
 from ._lib import check, lib
+from ._options import set_options
 
 if TYPE_CHECKING:
     from ._host import Host
@@ -26,7 +27,6 @@ class TargetHandle(Handle):
 
 def make_target(host: Handle, name: str, options: Dict[str, Any]) -> TargetHandle:
     """Creates a target on a host."""
-    from ._host import set_options
     opts = _abi.SoftOpts()
     lib().nvmfr_soft_opts_init(ctypes.byref(opts), ctypes.sizeof(opts))
     set_options(opts, options)
@@ -54,7 +54,6 @@ class SoftTarget(Closing):
     def add_namespace(self, **options: Any) -> int:
         """Adds a namespace; options are fields of nvmfr_soft_ns_opts: size_bytes, block_bytes,
         path, nsid, flags. Returns its ID."""
-        from ._host import set_options
         opts = _abi.SoftNsOpts()
         lib().nvmfr_soft_ns_opts_init(ctypes.byref(opts), ctypes.sizeof(opts))
         set_options(opts, options)
@@ -71,6 +70,32 @@ class SoftTarget(Closing):
         with self._handle as pointer:
             check(lib().nvmfr_soft_ns_resize(pointer, nsid, size_bytes))
 
+    def port_uri(self, port: int) -> str:
+        """For Host.connect(), by way of one of its ports, 1 to 8."""
+        return f"{self.uri}?port={port}"
+
+    def set_port(self, port: int, up: bool) -> None:
+        """Shuts or opens a port; what is shut drops its connections."""
+        with self._handle as pointer:
+            check(lib().nvmfr_soft_port_set(pointer, port, int(up)))
+
+    def set_ana(self, port: int, group: int, state: int) -> None:
+        """Sets the ANA state of a group by way of a port; SOFT_ANY: all. Of a target made with
+        ana_groups."""
+        with self._handle as pointer:
+            check(lib().nvmfr_soft_ana_set(pointer, port, group, int(state)))
+
+    def reserve(self, nsid: int, action: int, hostid: bytes, *, key: int = 0, other_key: int = 0,
+                kind: int = 0, flags: int = 0) -> int:
+        """Does what a reservation command of another host would. Returns the command's status."""
+        if len(hostid) != 16:
+            raise ValueError("a host ID has 16 bytes")
+        what = _abi.Reserve(nsid=nsid, action=int(action), type=int(kind), flags=int(flags), key=key,
+                            other_key=other_key)
+        with self._handle as pointer:
+            return check(lib().nvmfr_soft_reserve(pointer, ctypes.byref(what),
+                                                  (ctypes.c_uint8 * 16)(*hostid)))
+
     def notify(self, notice: int) -> None:
         """Sends an asynchronous event (SoftNotice) to every controller that wants it."""
         with self._handle as pointer:
@@ -85,7 +110,6 @@ class SoftTarget(Closing):
 
     def add_fault(self, kind: int, **options: Any) -> None:
         """Plants a fault; options are fields of nvmfr_soft_fault: qid, opcode, count, value, ..."""
-        from ._host import set_options
         fault = _abi.SoftFault()
         lib().nvmfr_soft_fault_init(ctypes.byref(fault), ctypes.sizeof(fault))
         set_options(fault, dict(options, kind=int(kind)))

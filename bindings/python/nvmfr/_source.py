@@ -6,9 +6,10 @@ import threading
 from typing import Any, Dict, List, Optional, Union
 
 from . import _core
+from ._controller import Controller
 from ._engine import Engine, Ticket
 from ._errors import BusyError
-from ._host import Controller, Host
+from ._host import Host
 from ._pool import Pool
 
 _DEFAULTS = {"ctrl_loss_timeout_ms": 60000, "reconnect_delay_ms": 200}

@@ -16,7 +16,7 @@ from ._abi import Op
 from ._buffer import Buffer
 from ._engine import Ticket
 from ._errors import FormatError, NotFoundError
-from ._host import Controller
+from ._controller import Controller
 from ._packformat import Entry, Header, Kind
 from ._source import Source, as_source
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""python -m nvmfr.info [--json] URI: what is there: a controller with its namespaces, or, of a URI
-without a subsystem (nvmf+rdma://ADDRESS[:PORT]), what a discovery controller knows."""
+"""python -m nvmfr.info [--json] URI...: what is there: a controller with its namespaces and their ANA
+states; of several URIs of one subsystem each controller, and all as paths; of a URI without a subsystem
+(nvmf+rdma://ADDRESS[:PORT]) what a discovery controller knows."""
 from __future__ import annotations
 
 import argparse
@@ -9,9 +10,13 @@ import sys
 from typing import Any, Dict, List, Optional
 from urllib.parse import urlsplit
 
+from ._abi import AnaState
+from ._controller import Controller
 from ._errors import Error, LibraryError
 from ._events import Discovery
-from ._host import Controller, Host
+from ._host import Host
+from ._logpages import ana_state
+from ._paths import MultiPath
 
 
 def _size(size_bytes: int) -> str:
@@ -21,6 +26,11 @@ def _size(size_bytes: int) -> str:
             break
         scaled /= 1024
     return f"{scaled:.4g} {unit}"
+
+
+def _state_name(state: int) -> str:
+    known = ana_state(state)
+    return known.name.lower().replace("_", " ") if isinstance(known, AnaState) else f"state {state}"
 
 
 def describe(controller: Controller) -> List[str]:
@@ -40,8 +50,29 @@ def describe(controller: Controller) -> List[str]:
         lines.append(
             f"namespace   {nsid}: {known.capacity_blocks} blocks of {known.block_bytes} bytes, "
             f"{_size(known.capacity_blocks * known.block_bytes)}"
-            + (", read-only" if known.read_only else ""))
+            + (", read-only" if known.read_only else "")
+            + (f", {_state_name(known.ana_state)} (ANA group {known.ana_group})" if known.ana_state
+               else ""))
     return lines
+
+
+def ways(paths: MultiPath) -> List[str]:
+    """All ways to a subsystem, in lines."""
+    return [f"path        by controller {path['cntlid']}: {path['state']}"
+            + "".join(f"; namespace {space['nsid']} {_state_name(space['ana_state'])}"
+                      for space in path["namespaces"] if space["ana_state"])
+            for path in paths.dump()["paths"]]
+
+
+def _connected(host: Host, uris: List[str], as_json: bool) -> str:
+    controllers = [host.connect(uri) for uri in uris]
+    if len(controllers) == 1:
+        return json.dumps(controllers[0].dump(), indent=1) if as_json \
+            else "\n".join(describe(controllers[0]))
+    with host.multipath(*controllers) as paths:
+        if as_json:
+            return json.dumps(paths.dump(), indent=1)
+        return "\n".join(sum(map(describe, controllers), []) + ways(paths))
 
 
 def records(found: Discovery) -> List[Dict[str, Any]]:
@@ -68,18 +99,16 @@ def _discovered(host: Host, uri: str, as_json: bool) -> str:
 def main(arguments: Optional[List[str]] = None) -> int:
     """The command. Returns its exit status."""
     parser = argparse.ArgumentParser(prog="python -m nvmfr.info", description="What is behind a URI.")
-    parser.add_argument("uri", help="nvmf+rdma://ADDRESS[:PORT][/SUBNQN], nvmf+soft:?size=64M, ...")
+    parser.add_argument("uri", nargs="+", help="nvmf+rdma://ADDRESS[:PORT][/SUBNQN], nvmf+soft:?size=64M, ...")
     parser.add_argument("--json", action="store_true", help="all that is known, as JSON")
     given = parser.parse_args(arguments)
     try:
         with Host() as host:
-            parts = urlsplit(given.uri)
-            if parts.scheme == "nvmf+rdma" and not parts.path.strip("/"):
-                print(_discovered(host, given.uri, given.json))
-                return 0
-            with host.connect(given.uri) as controller:
-                print(json.dumps(controller.dump(), indent=1) if given.json
-                      else "\n".join(describe(controller)))
+            parts = urlsplit(given.uri[0])
+            if len(given.uri) == 1 and parts.scheme == "nvmf+rdma" and not parts.path.strip("/"):
+                print(_discovered(host, given.uri[0], given.json))
+            else:
+                print(_connected(host, given.uri, given.json))
         return 0
     except (Error, LibraryError) as why:
         print(f"nvmfr.info: {why}", file=sys.stderr)

@@ -23,7 +23,7 @@ def pattern(first_lba, nblocks):
 
 def without_numpy():
     """As if numpy were not installed."""
-    return mock.patch("nvmfr._queue._numpy", return_value=None)
+    return mock.patch("nvmfr._arrays._numpy", return_value=None)
 
 
 class SoftCase(unittest.TestCase):

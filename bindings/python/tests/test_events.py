@@ -200,6 +200,22 @@ class Info(unittest.TestCase):
         status, out, _ = self.run_info("--json", "nvmf+soft:?size=64M")
         self.assertEqual((status, json.loads(out)["state"]), (0, "live"))
 
+    def test_paths(self):
+        """Two ports of a soft target, whose ANA states differ."""
+        with nvmfr.Host() as host:
+            target = host.soft_target("disks", ana_groups=1)
+            target.add_namespace(size_bytes=1 << 20)
+            target.set_ana(2, 1, nvmfr.AnaState.NON_OPTIMIZED)
+            uris = [target.port_uri(1), target.port_uri(2)]
+            with mock.patch.object(info, "Host", return_value=contextlib.nullcontext(host)):
+                status, out, _ = self.run_info(*uris)
+                paths = json.loads(self.run_info("--json", *uris)[1])["paths"]
+        self.assertEqual(status, 0)
+        self.assertRegex(out, r"namespace   1: 2048 blocks .*, optimized \(ANA group 1\)")
+        self.assertRegex(out, r"path        by controller \d+: live; namespace 1 optimized\n"
+                              r"path        by controller \d+: live; namespace 1 non optimized\n$")
+        self.assertEqual([path["state"] for path in paths], ["live"] * 2)
+
     def test_discovery(self):
         """A URI without a subsystem; the target is a soft one here."""
         with nvmfr.Host() as host:

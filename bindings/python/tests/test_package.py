@@ -125,9 +125,11 @@ class Package(unittest.TestCase):
         """The code of doc/python.md, run as one program."""
         with open(os.path.join(TOP, "doc", "python.md"), encoding="utf-8") as file:
             blocks = re.findall(r"^```python\n(.*?)^```$", file.read(), re.DOTALL | re.MULTILINE)
-        self.assertEqual(len(blocks), 6)
+        self.assertEqual(len(blocks), 9)
         code = ("import asyncio, numpy\nlbas, offsets = range(0, 256, 8), range(0, 32 * 4096, 4096)\n"
                 + "".join(blocks) + "with nvmfr.Host() as host, host.connect('nvmf+soft:?size=1M') as c:\n"
-                "    asyncio.run(main(c, host.alloc(256 * 512)))\nprint(taken, count)")
+                "    asyncio.run(main(c, host.alloc(256 * 512)))\nprint(taken, count)\n"
+                "print(failed_over, *states, celsius, cache, errors, keys)")
         said = run(sys.executable, "-c", code, env=environment())
-        self.assertRegex(said, r"^STATE <nvmfr.*> 0\nlive\n32 32\n$")
+        self.assertRegex(said, r"^STATE <nvmfr.*> 0\nlive\n32 32\n"
+                               r"\d+ recovering live 40 1 \[\] \[7\]\n$")

@@ -59,6 +59,9 @@ class Workers(SoftCase):
         prepared = qpair.prepare(batch)
         namespace = self.controller.namespace()
         found = self.host.discover(self.target.uri)
+        paths = self.host.multipath(self.controller)
+        ways = paths.queue_pair(4)
+        pool = self.host.pool(self.target.uri)
         calls = {
             "alloc": lambda: self.host.alloc(8), "register": lambda: self.host.register(bytearray(8)),
             "connect": lambda: self.host.connect(self.uri), "nqn": lambda: self.host.nqn,
@@ -70,6 +73,10 @@ class Workers(SoftCase):
             "group": lambda: group.poll(done), "namespace": lambda: namespace.read(0, 1),
             "events": self.host.events, "discover": lambda: self.host.discover(self.target.uri),
             "records": lambda: len(found), "dump": self.controller.dump,
+            "identify": lambda: self.controller.identify(1), "copy": lambda: qpair.copy(0, [(1, 1)], buffer),
+            "add a path": lambda: paths.add(self.controller), "paths": paths.dump,
+            "submit by paths": lambda: ways.submit(batch), "poll paths": lambda: ways.poll(done),
+            "ways": ways.ways, "update": pool.update, "pool": lambda: self.host.pool(self.target.uri),
             "view": lambda: buffer.view, "target": self.target.drop,
         }
         workers.inherited.update(calls)
@@ -116,14 +123,15 @@ class Workers(SoftCase):
             host = nvmfr.Host()
             controller = host.connect("nvmf+soft:?size=1M")
             qpair, buffer = controller.queue_pair(4), host.alloc(4096)
+            paths = host.multipath(controller)
+            ways, pool = paths.queue_pair(4), host.pool(host.soft_target("log").uri)
             child = os.fork()
             if child == 0:
                 with nvmfr.Host() as own, own.connect("nvmf+soft:?size=1M") as mine:
                     assert mine.namespace().read(0, 1) == bytes(512)
                 if sys.argv[1] == "close":
-                    qpair.close()
-                    buffer.release()
-                    host.close()
+                    for inherited in (qpair, ways, pool, paths, controller, buffer, host):
+                        inherited.close()
                 sys.exit(0)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
             qpair.pread(buffer, 4096, 0)

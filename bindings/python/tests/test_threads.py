@@ -25,7 +25,7 @@ class Waits(SoftCase):
     def setUp(self):
         super().setUp()
         # Each wait in one C call: the looks at signals in between would let others run as well.
-        for module in ("_queue", "_host"):
+        for module in ("_queue", "_controller"):
             patch = mock.patch(f"nvmfr.{module}._SLICE_MS", 1 << 30)
             patch.start()
             self.addCleanup(patch.stop)

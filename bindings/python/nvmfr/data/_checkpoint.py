@@ -9,7 +9,7 @@ from .. import _safetensors as form
 from .._buffer import Buffer
 from .._engine import Ticket
 from .._errors import LostError
-from .._host import Controller
+from .._controller import Controller
 from .._progress import Progress
 from .._safetensors import TensorInfo
 from .._source import Source, as_source, _Link

@@ -7,7 +7,7 @@ from typing import Any, Callable, List, Optional, Sequence, Union
 
 from .._engine import Ticket
 from .._errors import LostError, StatusError
-from .._host import Controller
+from .._controller import Controller
 from .._source import Source, as_source
 from ._arrays import arrays
 from ._plan import Extent, Plan, covering

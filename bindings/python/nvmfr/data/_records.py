@@ -6,7 +6,7 @@ import fnmatch
 import math
 from typing import Any, List, Optional, Sequence, Tuple, Union
 
-from .._host import Controller
+from .._controller import Controller
 from .._source import Source
 from .._volume import Volume
 from ._dataset import ExtentDataset, Pending

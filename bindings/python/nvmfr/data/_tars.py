@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 from .. import _tar
 from .._buffer import Buffer
 from .._engine import Ticket
-from .._host import Controller
+from .._controller import Controller
 from .._progress import Progress
 from .._source import Source
 from .._volume import Volume
