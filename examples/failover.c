@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * failover [-t SECONDS] [URI URI...]: reads over several paths to one subsystem, and tells each second what every
- * path did; at the end all that is known of them, as JSON. Shut a port, switch an ANA state, pull a cable: reads go on by what is left.
+ * path did; at the end all that is known of them, as JSON. Shut a port, switch an ANA state, pull a cable: reads go
+ * on by what is left.
  *
  *	failover nvmf+rdma://192.168.1.2/nqn.2014-08.org.example:disks \
  *		nvmf+rdma://192.168.2.2/nqn.2014-08.org.example:disks
