@@ -44,13 +44,15 @@ int session_namespace(const struct session *session, uint32_t nsid, struct nvmfr
 	return nvmfr_ns_info(session->ctrl, nsid ? nsid : nvmfr_ns_next(session->ctrl, 0), info);
 }
 
-int session_qpair(const struct session *session, unsigned int depth, struct nvmfr_qpair **out)
+int session_qpair(const struct session *session, unsigned int depth, uint32_t flags,
+		  struct nvmfr_qpair **out)
 {
 	struct nvmfr_qpair_opts opts;
 	int err;
 
 	nvmfr_qpair_opts_init(&opts, sizeof(opts));
 	opts.depth = (uint16_t)depth;
+	opts.flags = flags;
 	err = nvmfr_qpair_create(session->ctrl, &opts, out);
 	if (err)
 		return err;

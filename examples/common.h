@@ -24,7 +24,8 @@ void session_close(struct session *session); /* also a half-open one */
 
 /* nsid 0: the first namespace. */
 int session_namespace(const struct session *session, uint32_t nsid, struct nvmfr_ns_info *info);
-int session_qpair(const struct session *session, unsigned int depth, struct nvmfr_qpair **out);
+int session_qpair(const struct session *session, unsigned int depth, uint32_t flags,
+		  struct nvmfr_qpair **out);
 
 /* "PROGRAM: WHAT: the library's sentence" on stderr. Returns 1, an exit status. */
 int complain(const char *what);

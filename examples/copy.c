@@ -419,7 +419,7 @@ static int open_target(struct copy *copy, const struct request *request)
 	if (!err)
 		err = session_namespace(&copy->session, (uint32_t)request->nsid, &copy->ns);
 	if (!err)
-		err = session_qpair(&copy->session, (unsigned int)request->depth, &copy->qp);
+		err = session_qpair(&copy->session, (unsigned int)request->depth, 0, &copy->qp);
 	if (!err)
 		err = nvmfr_qpair_info(copy->qp, &info);
 	if (!err)

@@ -113,7 +113,7 @@ static int set_up(struct reader *r, const char *uri)
 	if (!err)
 		err = session_namespace(&r->session, 0, &r->ns);
 	if (!err)
-		err = session_qpair(&r->session, (unsigned int)r->depth, &r->qp);
+		err = session_qpair(&r->session, (unsigned int)r->depth, 0, &r->qp);
 	if (!err)
 		err = nvmfr_buffer_alloc(r->session.host, r->depth * IO_BYTES, -1, &r->buf);
 	if (err)

@@ -30,7 +30,7 @@ struct perf_opts {
 	uint64_t lba, length_bytes; /* part of the namespace; length 0: to its end */
 	uint64_t read_percent, seed;
 	double seconds; /* 0: until the count is reached */
-	bool random, latency, overwrite, histogram, plot;
+	bool random, latency, overwrite, histogram, plot, stats;
 	bool seed_given;
 	enum perf_format format;
 	enum verify_mode verify;
@@ -134,6 +134,10 @@ void perf_write_json(FILE *out, const struct perf *perf, const struct total *tot
 /* Text, with bars; block characters where stdout is a terminal that knows them, else ASCII. */
 void perf_plot_percentiles(const struct histogram *hist);
 void perf_plot_histogram(const struct histogram *hist);
+
+/* What the library counted and measured, of queue pairs made with --stats. */
+void perf_text_stats(const struct perf *perf);
+void perf_json_stats(FILE *out, const struct perf *perf);
 
 /* Two runs in JSON, side by side. Returns an exit status. */
 int perf_compare(const char *a, const char *b);

@@ -226,5 +226,7 @@ void perf_write_json(FILE *out, const struct perf *perf, const struct total *tot
 		fprintf(out, "\n  }");
 	if (perf->opts.histogram && total->latency)
 		json_histogram(out, total->latency);
+	if (perf->opts.stats)
+		perf_json_stats(out, perf);
 	fprintf(out, "\n}\n");
 }

@@ -17,6 +17,7 @@ enum {
 	OPT_SAVE,
 	OPT_HISTOGRAM,
 	OPT_PLOT,
+	OPT_STATS,
 	OPT_COMPARE,
 };
 
@@ -55,6 +56,8 @@ static const char usage[] =
 	"      --save FILE         writes the JSON to FILE as well\n"
 	"      --plot              text: latency by percentile, as bars\n"
 	"      --histogram         text, json: how many I/Os took how long\n"
+	"      --stats             text, json: what the library itself counted and measured, whose histograms\n"
+	"                          the queue pairs keep then\n"
 	"      --compare A B       two runs, saved as JSON, side by side; nothing else is done\n"
 	"  -h, --help              this\n"
 	"Aliases: --iodepth, --queue-depth, --block-size, --bs, --rw, --numjobs, --runtime.\n"
@@ -106,6 +109,7 @@ static const struct option longs[] = {
 	{ "save", required_argument, NULL, OPT_SAVE },
 	{ "histogram", no_argument, NULL, OPT_HISTOGRAM },
 	{ "plot", no_argument, NULL, OPT_PLOT },
+	{ "stats", no_argument, NULL, OPT_STATS },
 	{ "compare", no_argument, NULL, OPT_COMPARE },
 	{ "help", no_argument, NULL, 'h' },
 	{ 0 },
@@ -203,6 +207,7 @@ static bool long_option(struct perf_opts *opts, int opt)
 	case OPT_SAVE: opts->save = optarg; return true;
 	case OPT_HISTOGRAM: return opts->histogram = true;
 	case OPT_PLOT: return opts->plot = true;
+	case OPT_STATS: return opts->stats = true;
 	default: fputs(usage, stderr); return false;
 	}
 }

@@ -152,6 +152,8 @@ static void text_report(const struct perf *perf, const struct total *total)
 	printf("copies    %" PRIu64 " bytes copied by this host's CPU\n", total->bounced_bytes);
 	if (opts->verify)
 		text_verify(perf, total);
+	if (opts->stats)
+		perf_text_stats(perf);
 	if (opts->plot && total->latency)
 		perf_plot_percentiles(total->latency);
 	if (opts->histogram && total->latency)

@@ -140,7 +140,8 @@ static int prepare(struct perf *perf, struct worker *w, uint64_t index, int wake
 	w->io_blocks = perf->opts.io_bytes / perf->ns.block_bytes;
 	w->random_state = 0x9e3779b97f4a7c15u * (index + 1);
 	set_share(perf, w, index);
-	err = session_qpair(&perf->session, (unsigned int)perf->opts.depth, &w->qp);
+	err = session_qpair(&perf->session, (unsigned int)perf->opts.depth,
+			    perf->opts.stats ? NVMFR_QPAIR_STATS : 0, &w->qp);
 	if (!err)
 		err = nvmfr_qpair_info(w->qp, &info);
 	if (err)

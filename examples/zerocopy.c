@@ -166,7 +166,7 @@ static int prepare_readers(struct job *job)
 		r->block_bytes = job->ns.block_bytes;
 		r->first_block = i * share;
 		r->blocks = i + 1 < job->threads ? share : blocks - r->first_block;
-		if (session_qpair(&job->session, 128, &r->qp))
+		if (session_qpair(&job->session, 128, 0, &r->qp))
 			return complain("queue pair"), -EIO;
 	}
 	return 0;

@@ -319,7 +319,7 @@ perf_help() {
 	local option
 	"$bin/nvmfr-perf" --help >"$work/said"
 	for option in uri workload mix io-size pieces depth batch threads time count latency nsid lba length verify \
-		seed overwrite json format save plot histogram compare help; do
+		seed overwrite json format save plot histogram stats compare help; do
 		grep -q -- "--$option" "$work/said" || { echo "nothing of --$option"; return 1; }
 	done
 }
@@ -371,6 +371,23 @@ perf_plots() {
 	grep -qE '^ +min +[0-9.]+  #+$' "$work/said"
 	grep -qE '^ +[0-9.]+ +[0-9.]+ +[1-9][0-9]* +[0-9.]+ +100\.000  #+$' "$work/said"
 	LC_ALL=C not grep -q '[^ -~]' "$work/said" # a pipe gets nothing but ASCII
+}
+
+# The library's word on the same I/Os: as many, none of them sooner. Without the option there is none.
+perf_stats() {
+	perf_run stats -n 3000 -q 8 -c 2 -w rw -M 30 --stats
+	perf_json '(lambda l: l["commands"] == 3000 and l["refused"] == l["aborted"] == l["timed_out"] == 0
+		and l["losses"] == l["recoveries"] == 0 and l["admin_commands"] > 5 and "other_latency_us" not in l
+		and l["read_latency_us"]["count"] == d["reads"] and l["write_latency_us"]["count"] == d["writes"]
+		and all(0 < k["min"] <= k["p50"] <= k["p99"] <= k["p99.99"] <= k["max"] <= d["latency_us"]["max"]
+			and k["min"] <= k["mean"] <= k["max"]
+			for k in (l["read_latency_us"], l["write_latency_us"])))(d["library"])'
+	perf_run split -n 100 -q 4 -o 3M --stats -L off
+	perf_json 'd["library"]["commands"] > 100 and "latency_us" not in d'
+	perf_run off -n 100
+	perf_json '"library" not in d'
+	says '^library   commands 1000, refused 0, .*, recoveries 0$' "$bin/nvmfr-perf" -n 1000 --stats -r "$ram"
+	grep -qE '^library   1000 reads, min [0-9.]+, mean [0-9.]+, p50 .*, max [0-9.]+ us$' "$work/said"
 }
 
 perf_verify() {
@@ -614,6 +631,7 @@ check 'perf, help' perf_help
 check 'perf, CSV and JSON' perf_formats
 check 'perf, CSV, odd URI' perf_csv_quotes
 check 'perf, plots' perf_plots
+check 'perf, stats' perf_stats
 check 'perf, verify' perf_verify
 check 'perf, verify finds wrong data, 512' perf_verify_finds 512
 check 'perf, verify finds wrong data, 4096' perf_verify_finds 4096
