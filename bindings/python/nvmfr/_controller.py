@@ -82,8 +82,9 @@ class Controller(AdminCommands, Closing):
                     return
                 error = fail(result)
                 left = left if left < 0 else left - slice_ms
-                connecting = lib().nvmfr_ctrl_state(pointer) in (State.CONNECTING, State.RECOVERING)
-                if result != -errno.ETIMEDOUT or left == 0 or not connecting:
+                # It may be live since the wait ended: then the next one says so.
+                lost = lib().nvmfr_ctrl_state(pointer) == State.LOST
+                if result != -errno.ETIMEDOUT or left == 0 or lost:
                     raise error
 
     @property

@@ -244,12 +244,10 @@ class Namespace:
                    timeout: Optional[float]) -> None:
         with self._lock:
             queue = self._commands()
-            kept, self._list = self._list, None  # until the command has ended
-            if kept is None or kept.released:
-                kept = self.controller.host.alloc(_LIST_BYTES)
-            memory: Buffer = kept
+            if self._list is None or self._list.released:
+                self._list = self.controller.host.alloc(_LIST_BYTES)
+            memory = self._list
             self._finish(lambda: submit(queue, memory), 1, timeout)
-            self._list = memory
 
     # ---- one after the other
 

@@ -275,8 +275,7 @@ class QueuePair(QueueCommands, IoQueue):
                     raise fail(result)
                 error = fail(result)
                 left = left if left < 0 else left - slice_ms
-                state = _info(pointer).state
-                if left == 0 or state not in (_abi.State.CONNECTING, _abi.State.RECOVERING):
+                if left == 0 or _info(pointer).state == _abi.State.LOST:
                     raise error
 
     @property

@@ -269,8 +269,8 @@ class OneNamespace(Refusals, SoftCase):
                  nvmfr.UnsupportedError, 0),
                 ("report", disk.reservations, nvmfr.UnsupportedError, 0)])
 
-    def test_a_list_in_flight_is_not_used_again(self):
-        """Its command was not waited for to the end."""
+    def test_after_a_wait_that_ended_too_early(self):
+        """The list is still the command's."""
         qpair = self.controller.queue_pair(4)
         disk = qpair.namespace()
         self.target.add_fault(SoftFaultKind.DELAY, opcode=0x09, value=200000)

@@ -81,6 +81,17 @@ class Events(SoftCase):
         qpair.wait_live(LONG)
         self.assertEqual(len(qpair.namespace().read(0, 1)), BLOCK)
 
+    def test_live_after_a_slice_of_a_wait(self):
+        """The slice's time was over, and then it was live: that is no failure."""
+        qpair = self.controller.queue_pair(4)
+        late = mock.Mock(wraps=nvmfr._lib.lib())
+        for module, function, waiting in (("_controller", late.nvmfr_ctrl_wait, self.controller),
+                                          ("_queue", late.nvmfr_qpair_wait, qpair)):
+            function.side_effect = [-errno.ETIMEDOUT, 0]
+            with mock.patch(f"nvmfr.{module}.lib", return_value=late):
+                waiting.wait_live(LONG)
+            self.assertEqual(function.call_count, 2)
+
     def test_passed_on(self):
         self.target.notify(nvmfr.SoftNotice.HEALTH)
         event, = self.next()

@@ -38,6 +38,13 @@ class PathsCase(SoftCase):
         while controller.ns_info(self.nsid).ana_state != state:
             self.host.events(LONG)
 
+    def shut(self, port):
+        """And waits until the library knows."""
+        self.host.events()
+        self.target.set_port(port, False)
+        while self.controllers[port - 1].state == State.LIVE:
+            self.host.events(LONG)
+
     def up(self, queue):
         """Until both ways are live."""
         done = nvmfr.Completions(8)
@@ -148,7 +155,7 @@ class Simple(PathsCase):
     def test_namespace(self):
         disk = self.paths.namespace()
         self.assertEqual(disk.read(3, 9), pattern(3, 9))
-        self.target.set_port(2, False)
+        self.shut(2)
         disk.write(pattern(0, 2), 40)
         disk.flush()
         self.assertTrue(disk.compare(pattern(0, 2), 40))
@@ -275,10 +282,7 @@ class Life(PathsCase):
     def test_what_waits_keeps_its_buffer(self):
         queue, done = self.paths.queue_pair(8), nvmfr.Completions(1)
         for port in (1, 2):
-            self.target.set_port(port, False)
-        for controller in self.controllers:
-            while controller.state == State.LIVE:
-                self.host.events(LONG)
+            self.shut(port)
         buffer = self.host.alloc(BLOCK)
         queue.read(buffer, 9, 1)
         self.assertEqual((queue.poll(done), queue.info.waiting), (0, 1))
