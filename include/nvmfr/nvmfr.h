@@ -539,7 +539,8 @@ enum nvmfr_event_type {
 	NVMFR_EVENT_OTHER,             /**< passed on: any other asynchronous event */
 	NVMFR_EVENT_OVERFLOW,          /**< nobody fetched them: value events were lost here. ctrl is NULL */
 	NVMFR_EVENT_CTRL_ADDED,        /**< of a pool: this controller is there and live */
-	NVMFR_EVENT_CTRL_LEAVES        /**< of a pool: not listed any more, or lost for good; destroy its queue pairs */
+	NVMFR_EVENT_CTRL_LEAVES,       /**< of a pool: not listed any more, or lost for good; destroy its queue pairs */
+	NVMFR_EVENT_FAST_IO_FAIL       /**< fast_io_fail_ms is over: value queue pairs of this controller refuse I/O until they are live again */
 };
 
 /** What is another with a namespace; NVMFR_EVENT_NS_CHANGED without any: nothing that nvmfr_ns_info() tells. */

@@ -583,7 +583,7 @@ static void live_pass(struct entry *entry)
 }
 
 /* What is over is told once, with the news; returns when the next is. */
-static uint64_t timers_pass(struct entry *entry, uint64_t now)
+static uint64_t timers_pass(struct entry *entry, uint64_t now, unsigned int *fast_failed)
 {
 	struct qpair_link *link = &entry->qp->link;
 	bool failed = entry->fast_fail_ns && now >= entry->fast_fail_ns;
@@ -592,6 +592,7 @@ static uint64_t timers_pass(struct entry *entry, uint64_t now)
 	if (failed) {
 		entry->fast_fail_ns = 0;
 		link->fast_failed = link->recovering;
+		*fast_failed += link->recovering;
 	}
 	if (certain)
 		link->doubt_until_ns = 0;
@@ -658,12 +659,28 @@ static bool next_may_start(const struct nvmfr_ctrl *ctrl)
 	return false;
 }
 
+/* Queues that were lost together are over their time together: one event for all of them. */
+static void tell_fast_failed(struct nvmfr_ctrl *ctrl, unsigned int count)
+{
+	const struct nvmfr_event event = { .ctrl = ctrl, .type = NVMFR_EVENT_FAST_IO_FAIL, .value = count };
+
+	nvmfr__log(&ctrl->host->log, NVMFR_LOG_WARN,
+		   "%s: %u queue pairs were not made anew within fast_io_fail_ms (%u ms): until then they refuse I/O",
+		   ctrl->target.subnqn, count, ctrl->opts.fast_io_fail_ms);
+	nvmfr__events_push(&ctrl->host->events, &event);
+}
+
 uint64_t nvmfr__ioqueue_pass(struct nvmfr_ctrl *ctrl)
 {
 	uint64_t due = UINT64_MAX, now = ctrl_now(ctrl);
+	unsigned int fast_failed = 0;
 
-	for (struct entry *entry = ctrl->entries; entry; entry = entry->next)
-		due = nvmfr__min_u64(due, nvmfr__min_u64(entry_pass(entry, now), timers_pass(entry, now)));
+	for (struct entry *entry = ctrl->entries; entry; entry = entry->next) {
+		due = nvmfr__min_u64(due, entry_pass(entry, now));
+		due = nvmfr__min_u64(due, timers_pass(entry, now, &fast_failed));
+	}
+	if (fast_failed)
+		tell_fast_failed(ctrl, fast_failed);
 	return next_may_start(ctrl) ? 0 : due;
 }
 

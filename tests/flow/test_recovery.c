@@ -287,6 +287,125 @@ Test(recovery, a_queue_that_never_comes_back, .timeout = 60)
 	flow_down(&f);
 }
 
+/* ---- fast_io_fail_ms --------------------------------------------------------------------------- */
+
+enum { FAST_MS = 3000 };
+
+/* How many events of fast_io_fail_ms are there, each of so many queue pairs; all others are fetched, too. */
+static unsigned int failed_fast(const struct flow *f, uint64_t qpairs)
+{
+	struct nvmfr_event event;
+	unsigned int n = 0;
+
+	while (nvmfr_host_events(f->host, &event, 1) == 1) {
+		if (event.type != NVMFR_EVENT_FAST_IO_FAIL)
+			continue;
+		n++;
+		cr_expect(event.ctrl == f->ctrl && event.value == qpairs && !event.nsid && !event.result,
+			  "of %llu queue pairs", (unsigned long long)event.value);
+	}
+	return n;
+}
+
+static struct flow failing_fast(struct nvmfr_qpair *more[2], uint32_t loss_ms)
+{
+	struct flow f = { 0 };
+
+	flow_host(&f);
+	flow_target(&f, NULL);
+	f.opts.ctrl_loss_timeout_ms = loss_ms;
+	f.opts.reconnect_delay_ms = 100;
+	f.opts.fast_io_fail_ms = FAST_MS;
+	flow_ns(&f, MIB, BLOCK);
+	flow_connect(&f);
+	f.qp = flow_qpair(&f, 8);
+	for (unsigned int i = 0; i < 2; i++)
+		more[i] = flow_qpair(&f, 8);
+	cr_expect_eq(failed_fast(&f, 0), 0u);
+	return f;
+}
+
+static void fast_down(struct flow *f, struct nvmfr_qpair *more[2])
+{
+	for (unsigned int i = 0; i < 2; i++)
+		nvmfr_qpair_destroy(more[i]);
+	flow_down(f);
+}
+
+/* So many of the controller's queue pairs are over their time: told once, when it is, for all of them. */
+static void told_once(struct flow *f, struct nvmfr_qpair *more[2], uint64_t qpairs)
+{
+	struct nvmfr_completion done;
+
+	nvmfr_soft_drop(f->target);
+	flow_settle(f);
+	for (unsigned int i = 0; i < 2; i++)
+		cr_expect_eq(nvmfr_poll(more[i], &done, 1), 0);
+	cr_expect_eq(nvmfr_poll(f->qp, &done, 1), 0);
+	flow_idle_ms(f, FAST_MS - 100);
+	cr_expect_eq(failed_fast(f, qpairs), 0u);
+	flow_idle_ms(f, 200);
+	cr_expect_eq(failed_fast(f, qpairs), 1u);
+	cr_expect_eq(nvmfr_read(f->qp, f->nsid, 0, 1, NULL, 0, 0), -ENOTCONN);
+	flow_says("fast_io_fail_ms");
+	flow_idle_ms(f, 60000);
+	cr_expect_eq(failed_fast(f, qpairs), 0u);
+	nvmfr_soft_fault_clear(f->target);
+	cr_assert_eq(nvmfr_ctrl_wait(f->ctrl, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
+	cr_assert_eq(nvmfr_qpair_wait(f->qp, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
+	flow_works(f);
+}
+
+Test(recovery, fast_io_fail_is_told_once_a_loss, .timeout = 60)
+{
+	struct nvmfr_soft_fault fault =
+		flow_fault(NVMFR_SOFT_FAULT_CM_UNREACHABLE, NVMFR_SOFT_ANY, NVMFR_SOFT_ANY, NVMFR_SOFT_ANY, 0);
+	struct nvmfr_qpair *more[2];
+	struct flow f = failing_fast(more, UINT32_MAX);
+
+	fault.count = 0;
+	flow_plan(&f, &fault);
+	told_once(&f, more, 3);
+	flow_plan(&f, &fault);
+	told_once(&f, more, 3);
+	/* Its connection alone does not come back: its controller is live. */
+	fault.qid = 1;
+	flow_plan(&f, &fault);
+	told_once(&f, more, 1);
+	fast_down(&f, more);
+}
+
+/* As an application's loop does, for more than that time. */
+static void poll_on(struct flow *f, struct nvmfr_qpair *more[2])
+{
+	struct nvmfr_completion done;
+
+	nvmfr_soft_drop(f->target);
+	for (unsigned int i = 0; i < 100; i++) {
+		flow_idle_ms(f, FAST_MS / 50);
+		cr_expect_leq(nvmfr_poll(f->qp, &done, 1), 0);
+		cr_expect_leq(nvmfr_poll(more[0], &done, 1), 0);
+		cr_expect_leq(nvmfr_poll(more[1], &done, 1), 0);
+	}
+	cr_expect_eq(failed_fast(f, 0), 0u);
+}
+
+Test(recovery, fast_io_fail_is_not_told_of_what_is_back_or_gone, .timeout = 60)
+{
+	struct nvmfr_soft_fault fault =
+		flow_fault(NVMFR_SOFT_FAULT_CM_UNREACHABLE, NVMFR_SOFT_ANY, NVMFR_SOFT_ANY, NVMFR_SOFT_ANY, 0);
+	struct nvmfr_qpair *more[2];
+	struct flow f = failing_fast(more, FAST_MS - 1000);
+
+	fault.count = 0;
+	poll_on(&f, more);
+	cr_expect_eq(state_of(&f), NVMFR_STATE_LIVE);
+	flow_plan(&f, &fault);
+	poll_on(&f, more);
+	cr_expect_eq(state_of(&f), NVMFR_STATE_LOST);
+	fast_down(&f, more);
+}
+
 /* ---- in real time, from two threads ----------------------------------------------------------- */
 
 struct reader {

@@ -91,6 +91,7 @@ class EventType(enum.IntEnum):
     OVERFLOW = 12
     CTRL_ADDED = 13
     CTRL_LEAVES = 14
+    FAST_IO_FAIL = 15
 
 
 class NsChange(enum.IntFlag):

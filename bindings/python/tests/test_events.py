@@ -92,6 +92,21 @@ class Events(SoftCase):
                 waiting.wait_live(LONG)
             self.assertEqual(function.call_count, 2)
 
+    def test_fast_io_fail(self):
+        """Of both queue pairs in one event; the recovery goes on."""
+        controller = self.host.connect(self.target.uri, ctrl_loss_timeout_ms=60000,
+                                       reconnect_delay_ms=5000, fast_io_fail_ms=100)
+        qpairs = [controller.queue_pair(4) for _ in range(2)]
+        self.target.drop()
+        event = None
+        while event is None or event.type != EventType.FAST_IO_FAIL:
+            events = self.host.events(LONG)
+            self.assertTrue(events, "no event came")
+            event = next((each for each in events if each.type == EventType.FAST_IO_FAIL), event)
+        self.assertEqual((event.value, event.result), (len(qpairs), 0))
+        self.assertIs(event.source, controller)
+        self.assertEqual(controller.state, nvmfr.State.RECOVERING)
+
     def test_passed_on(self):
         self.target.notify(nvmfr.SoftNotice.HEALTH)
         event, = self.next()
