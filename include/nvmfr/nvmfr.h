@@ -531,7 +531,7 @@ enum nvmfr_event_type {
 	NVMFR_EVENT_NS_REMOVED,        /**< nsid is not active any more: submits to it answer -ENOENT */
 	NVMFR_EVENT_NS_CHANGED,        /**< nsid is another now; value: enum nvmfr_ns_change */
 	NVMFR_EVENT_ANA_CHANGED,       /**< ANA states: nvmfr_ns_info() has them; value: the ANA log's change count, 0: it could not be read */
-	NVMFR_EVENT_DISCOVERY_CHANGED, /**< the discovery log; value: its generation counter, 0: it could not be read */
+	NVMFR_EVENT_DISCOVERY_CHANGED, /**< the discovery log; value: its generation counter, 0: it could not be read, or it is one referred to */
 	NVMFR_EVENT_ERROR,             /**< passed on: aer_type, aer_info, log_page */
 	NVMFR_EVENT_HEALTH,            /**< passed on: a critical warning, aer_info tells which */
 	NVMFR_EVENT_FIRMWARE,          /**< passed on: firmware is being activated, the controller pauses */
@@ -594,7 +594,7 @@ NVMFR_API int nvmfr_host_event_fd(struct nvmfr_host *host);
 
 /** Flags of nvmfr_discover(). */
 enum nvmfr_discover_flags {
-	NVMFR_DISCOVER_PERSISTENT = 1,  /**< stays connected: NVMFR_EVENT_DISCOVERY_CHANGED comes when the log changes */
+	NVMFR_DISCOVER_PERSISTENT = 1,  /**< stays connected: NVMFR_EVENT_DISCOVERY_CHANGED comes when a log changes */
 	NVMFR_DISCOVER_NO_REFERRALS = 2 /**< reads the one log; referrals stay records */
 };
 
@@ -625,12 +625,18 @@ struct nvmfr_discovery_info {
 	uint32_t logs;       /**< read: one, and those referred to */
 	uint32_t skipped;    /**< bad records that were left out; the log has the reasons of the first ones */
 	uint32_t unreached;  /**< referrals that could not be followed; the log has the reasons */
+	uint32_t unfollowed; /**< logs whose changes no event will tell: ask again for them from time to time */
+	uint32_t reserved;   /**< zero */
 };
 
 /**
  * Asks a discovery controller what there is, and waits for it. All records are of one generation of their log.
  * Referrals are followed (up to 63 other places, each once; what is in several logs is told once); what is bad in a log
  * or cannot be reached is left out and counted. With NVMFR_HOST_MANUAL it drives the host meanwhile.
+ *
+ * NVMFR_DISCOVER_PERSISTENT also stays connected to the first 16 discovery controllers referred to: changes of their
+ * logs come as events of nvmfr_discovery_ctrl() with value 0, as does that one is lost or back. Those beyond them,
+ * those that do not stay or tell nothing, and those that could not be asked are nvmfr_discovery_info.unfollowed.
  *
  * @param host   the host
  * @param opts   the controller. A URI may lack the subsystem (`nvmf+rdma://ADDRESS[:PORT]`), subnqn may be NULL: it
@@ -648,7 +654,7 @@ NVMFR_API NVMFR_MUST_CHECK int nvmfr_discover(struct nvmfr_host *host, const str
 					      uint32_t flags, struct nvmfr_discovery **out);
 
 /**
- * Asks again. On failure what was found before stays.
+ * Asks again. On failure what was found before stays; so do the records of a log referred to that cannot be read now.
  *
  * @param discovery  from nvmfr_discover()
  *
@@ -724,7 +730,8 @@ NVMFR_API NVMFR_MUST_CHECK int nvmfr_pool_create(struct nvmfr_host *host, const 
  * Does what is to be done. To be called when the host had events (after they were looked at) and when
  * nvmfr_pool_timeout_ms() is over; cheap when nothing is. NVMFR_EVENT_CTRL_ADDED tells of a controller that is live,
  * NVMFR_EVENT_CTRL_LEAVES of one that goes: by the next call on which it has no queue pairs any more it is
- * disconnected and its pointer is dead. What could not be connected is tried again after 1 s, up to 60 s.
+ * disconnected and its pointer is dead. What could not be connected is tried again after 1 s, up to 60 s; logs whose
+ * changes nobody tells (nvmfr_discovery_info.unfollowed) are read again after 1 s, up to 5 minutes.
  *
  * @param pool  the pool
  *

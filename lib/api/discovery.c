@@ -8,11 +8,14 @@
 #include <nvmfr/nvmfr.h>
 
 #include "api/check.h"
+#include "api/discovery.h"
 #include "base/opts.h"
 #include "ctrl/dlog.h"
+#include "wire/admin.h"
 
 enum {
 	MAX_PLACES = 64, /* that are asked: the first and those referred to */
+	MAX_KEPT = 16, /* of those, that stay connected to tell of changes */
 	MAX_RECORDS = 16384, /* of all logs together */
 	END_MS = 1000, /* for the orderly end of an association */
 	URI_BYTES = sizeof(((struct nvmfr_discovery_record *)0)->uri),
@@ -24,6 +27,8 @@ struct place {
 	char traddr[257]; /* soft: the target's name */
 	char trsvcid[33];
 	char peer[96]; /* as connected: another name of the same place shows here */
+	uint32_t log; /* 1 and what struct found has of its records; 0: none of it was read */
+	struct nvmfr_ctrl *ctrl; /* stays connected; NULL: it does not, or is the discovery's first */
 };
 
 struct found {
@@ -34,10 +39,10 @@ struct found {
 
 struct list {
 	struct found *found;
-	uint32_t count, logs, unreached, skipped;
+	uint32_t count, logs, unreached, unfollowed, skipped;
 	uint64_t generation, left_out;
 	uint64_t deadline_ns; /* no referral is followed after it */
-	uint32_t asked;
+	uint32_t asked, kept;
 	struct place places[MAX_PLACES];
 };
 
@@ -51,6 +56,11 @@ struct nvmfr_discovery {
 	struct nvmfr_ctrl *ctrl; /* NULL: not connected now */
 	struct list *list; /* what was read last */
 };
+
+static bool is_persistent(const struct nvmfr_discovery *d)
+{
+	return d->flags & NVMFR_DISCOVER_PERSISTENT;
+}
 
 /* ---- associations ---------------------------------------------------------------------------- */
 
@@ -76,7 +86,7 @@ static int check_kind(struct nvmfr_ctrl *ctrl)
 				       ctrl->target.subnqn);
 }
 
-static int reach(struct nvmfr_host *host, const struct nvmfr_ctrl_opts *opts,
+static int reach(struct nvmfr_host *host, const struct nvmfr_ctrl_opts *opts, struct nvmfr_ctrl *told_as,
 		 struct nvmfr_ctrl **out)
 {
 	struct nvmfr_ctrl *ctrl;
@@ -87,6 +97,7 @@ static int reach(struct nvmfr_host *host, const struct nvmfr_ctrl_opts *opts,
 	err = nvmfr__ctrl_create(host, opts, &ctrl);
 	if (!err) {
 		ctrl->quiet = true;
+		ctrl->told_as = told_as;
 		/* The URI of an embedded target without a name has no place for a subsystem. */
 		if (ctrl->own_soft)
 			strcpy(ctrl->target.subnqn, NVME_DISCOVERY_NQN);
@@ -107,8 +118,18 @@ static int reach(struct nvmfr_host *host, const struct nvmfr_ctrl_opts *opts,
 
 /* ---- a list of records ----------------------------------------------------------------------- */
 
+/* Those that stayed connected. */
+static void let_go(struct list *list)
+{
+	for (uint32_t i = 0; list && i < list->asked; i++) {
+		end(list->places[i].ctrl);
+		list->places[i].ctrl = NULL;
+	}
+}
+
 static void list_free(struct list *list)
 {
+	let_go(list);
 	if (list)
 		free(list->found);
 	free(list);
@@ -134,6 +155,7 @@ static int append(struct list *list, const struct dlog *job, bool soft)
 		more[list->count++] = (struct found){ job->records[i], list->logs, soft };
 	if (list->logs++ == 0)
 		list->generation = job->generation;
+	list->places[list->asked - 1].log = list->logs;
 	list->skipped += job->skipped;
 	list->left_out += job->left_out;
 	return 0;
@@ -153,7 +175,7 @@ static bool is_known(struct list *list, const struct nvmfr_ctrl *ctrl)
 
 static int read_log(struct list *list, struct nvmfr_ctrl *ctrl)
 {
-	struct dlog job = { .max = MAX_RECORDS - list->count };
+	struct dlog job = { .max = MAX_RECORDS - list->count, .deadline_ns = list->deadline_ns };
 	bool known;
 	int err = 0;
 
@@ -199,18 +221,19 @@ static void make_uri(const struct discovery_record *wire, bool soft, char uri[UR
 	free(target);
 }
 
-static bool was_asked(const struct list *list, const struct discovery_record *wire)
+/* Where it was asked; NULL: it was not. */
+static struct place *find_place(struct list *list, const struct discovery_record *wire)
 {
 	bool soft = wire->trtype == NVME_TRTYPE_LOOP;
 
-	for (uint32_t i = 0; i < list->asked; i++) {
-		const struct place *place = &list->places[i];
+	for (uint32_t i = 0; list && i < list->asked; i++) {
+		struct place *place = &list->places[i];
 
 		if (place->soft == soft && strcmp(place->traddr, wire->traddr) == 0 &&
 		    (soft || strcmp(place->trsvcid, default_port(wire)) == 0))
-			return true;
+			return place;
 	}
-	return false;
+	return NULL;
 }
 
 /* ---- referrals ------------------------------------------------------------------------------- */
@@ -249,40 +272,96 @@ static uint32_t time_left(const struct nvmfr_discovery *d, const struct list *li
 					(list->deadline_ns - now) / MS_NS(1));
 }
 
-static void follow(const struct nvmfr_discovery *d, struct list *list, uint32_t i)
+/* Whether it tells of changes, as long as the discovery lasts. */
+static bool tells(const struct nvmfr_discovery *d, struct nvmfr_ctrl *ctrl)
+{
+	bool told;
+
+	pthread_mutex_lock(&d->host->lock);
+	/* It may have connected with what was left of another's time. */
+	ctrl->opts.connect_timeout_ms = d->opts.connect_timeout_ms;
+	told = is_persistent(d) && ctrl->state != NVMFR_STATE_LOST && ctrl->kato_ms &&
+	       (ctrl->id.oaes & NVME_AEC_DISCOVERY_CHANGE);
+	ctrl->stays = told;
+	pthread_mutex_unlock(&d->host->lock);
+	return told;
+}
+
+static int reach_referred(const struct nvmfr_discovery *d, struct nvmfr_ctrl_opts *opts, struct place *place)
+{
+	int err = reach(d->host, opts, opts->kato_ms ? d->ctrl : NULL, &place->ctrl);
+
+	/* Some serve nobody who wants to stay. */
+	if (opts->kato_ms && (err == -ECONNREFUSED || err == -EPROTO)) {
+		opts->kato_ms = 0;
+		err = reach(d->host, opts, NULL, &place->ctrl);
+	}
+	return err;
+}
+
+/* The log of the last place, by the connection that is there from the last time or by a new one. */
+static int ask(const struct nvmfr_discovery *d, struct list *list, struct place *old, const char *uri)
+{
+	struct place *place = &list->places[list->asked - 1];
+	struct nvmfr_ctrl_opts opts = options(d, is_persistent(d) && list->kept < MAX_KEPT);
+	int err = 0;
+
+	if (old && old->ctrl && nvmfr_ctrl_state(old->ctrl) != NVMFR_STATE_LOST) {
+		place->ctrl = old->ctrl;
+		old->ctrl = NULL;
+	} else {
+		opts.uri = uri;
+		opts.connect_timeout_ms = time_left(d, list);
+		err = reach_referred(d, &opts, place);
+	}
+	if (!err)
+		err = read_log(list, place->ctrl);
+	if (place->ctrl && tells(d, place->ctrl) && (err || place->log)) {
+		list->kept++;
+	} else {
+		end(place->ctrl);
+		place->ctrl = NULL;
+	}
+	return err;
+}
+
+/* That what it listed is gone is not known: it stays. */
+static int carry_over(struct list *list, const struct list *before, const struct place *old)
+{
+	struct dlog job = { .records = calloc(before->count + 1, sizeof(*job.records)) };
+	int err = job.records ? 0 : nvmfr__fail(-ENOMEM, "no memory for %u records", before->count);
+
+	for (uint32_t i = 0; !err && i < before->count && list->count + job.count < MAX_RECORDS; i++)
+		if (before->found[i].log + 1 == old->log)
+			job.records[job.count++] = before->found[i].wire;
+	if (!err)
+		err = append(list, &job, old->soft);
+	free(job.records);
+	return err;
+}
+
+static int follow(const struct nvmfr_discovery *d, struct list *list, uint32_t i)
 {
 	const struct discovery_record wire = list->found[i].wire;
-	struct nvmfr_ctrl_opts opts = options(d, false);
-	struct nvmfr_ctrl *ctrl;
+	struct place *old = find_place(d->list, &wire), *place = &list->places[list->asked];
 	char uri[URI_BYTES];
 	int err;
 
-	if (was_asked(list, &wire))
-		return;
+	if (find_place(list, &wire))
+		return 0;
 	make_uri(&wire, list->found[i].soft, uri);
-	if (!uri[0]) {
-		unreached(d, list, &wire, "not a transport or an address of this library's");
-		return;
-	}
-	if (list->asked == MAX_PLACES) {
-		unreached(d, list, &wire, "too many of them");
-		return;
-	}
-	opts.connect_timeout_ms = time_left(d, list);
-	if (!opts.connect_timeout_ms) {
-		unreached(d, list, &wire, "twice connect_timeout_ms is over");
-		return;
+	if (!uri[0] || list->asked == MAX_PLACES) {
+		unreached(d, list, &wire,
+			  uri[0] ? "too many of them" : "not a transport or an address of this library's");
+		return 0;
 	}
 	add_place(list, wire.trtype == NVME_TRTYPE_LOOP, wire.traddr, default_port(&wire));
-	opts.uri = uri;
-	err = reach(d->host, &opts, &ctrl);
-	if (!err) {
-		ctrl->opts.connect_timeout_ms = nvmfr__max_u32(time_left(d, list), 1);
-		err = read_log(list, ctrl);
-		end(ctrl);
-	}
+	err = time_left(d, list) ? ask(d, list, old, uri)
+				 : nvmfr__fail(-ETIMEDOUT, "twice connect_timeout_ms is over");
+	list->unfollowed += err || (place->log && !place->ctrl);
 	if (err)
 		unreached(d, list, &wire, nvmfr__err_get());
+	return err && old && old->log ? carry_over(list, d->list, old) : 0;
 }
 
 static int compare_found(const void *a, const void *b)
@@ -334,11 +413,12 @@ static int read_all(struct nvmfr_discovery *d, uint64_t deadline_ns)
 	add_place(list, target->soft, target->soft ? target->name : target->traddr,
 		  target->trsvcid);
 	err = read_log(list, d->ctrl);
+	list->unfollowed = !tells(d, d->ctrl);
 	/* Those that a followed one brings come behind, and their turn comes, too. */
 	for (uint32_t i = 0; !err && !(d->flags & NVMFR_DISCOVER_NO_REFERRALS) && i < list->count;
 	     i++)
 		if (list->found[i].wire.subtype == NVME_DISC_REFERRAL)
-			follow(d, list, i);
+			err = follow(d, list, i);
 	if (!err && list->logs > 1)
 		err = drop_doubles(list);
 	if (err) {
@@ -402,13 +482,13 @@ static int take_opts(struct nvmfr_discovery *d, const struct nvmfr_ctrl_opts *gi
 
 static int first(struct nvmfr_discovery *d)
 {
-	struct nvmfr_ctrl_opts opts = options(d, d->flags & NVMFR_DISCOVER_PERSISTENT);
+	struct nvmfr_ctrl_opts opts = options(d, is_persistent(d));
 
 	opts.uri = d->uri[0] ? d->uri : NULL;
 	opts.traddr = d->traddr[0] ? d->traddr : NULL;
 	opts.trsvcid = d->trsvcid[0] ? d->trsvcid : NULL;
 	opts.subnqn = d->subnqn[0] ? d->subnqn : NULL;
-	return reach(d->host, &opts, &d->ctrl);
+	return reach(d->host, &opts, NULL, &d->ctrl);
 }
 
 /* From now on the application hears of it, also if it went just before. */
@@ -431,21 +511,27 @@ static uint64_t deadline_of(const struct nvmfr_discovery *d)
 	return nvmfr__clock_now_ns(&d->host->clock) + 2 * MS_NS(d->opts.connect_timeout_ms);
 }
 
-static int discover(struct nvmfr_discovery *d, const struct nvmfr_ctrl_opts *opts)
+static int discover(struct nvmfr_discovery *d)
 {
-	int err = take_opts(d, opts);
 	uint64_t deadline_ns = deadline_of(d);
+	int err = first(d);
 
 	if (!err)
-		err = first(d);
-	if (!err)
 		err = read_all(d, deadline_ns);
-	if (!err && (d->flags & NVMFR_DISCOVER_PERSISTENT))
+	if (!err && is_persistent(d))
 		return introduce(d->ctrl);
-	if (d->ctrl)
-		end(d->ctrl);
+	end(d->ctrl);
 	d->ctrl = NULL;
 	return err;
+}
+
+int nvmfr__discovery_anew(struct nvmfr_discovery *d)
+{
+	/* They are told in the name of the one that is lost. */
+	let_go(d->list);
+	end(d->ctrl);
+	d->ctrl = NULL;
+	return discover(d);
 }
 
 int nvmfr_discover(struct nvmfr_host *host, const struct nvmfr_ctrl_opts *given, uint32_t flags,
@@ -474,7 +560,9 @@ int nvmfr_discover(struct nvmfr_host *host, const struct nvmfr_ctrl_opts *given,
 		return nvmfr__fail(-ENOMEM, "no memory for a discovery");
 	d->host = host;
 	d->flags = flags;
-	err = discover(d, &opts);
+	err = take_opts(d, &opts);
+	if (!err)
+		err = discover(d);
 	if (err)
 		nvmfr_discovery_release(d);
 	else
@@ -490,7 +578,7 @@ static int check_discovery(const struct nvmfr_discovery *d)
 int nvmfr_discovery_refresh(struct nvmfr_discovery *d)
 {
 	int err = check_discovery(d);
-	bool persistent = !err && (d->flags & NVMFR_DISCOVER_PERSISTENT);
+	bool persistent = !err && is_persistent(d);
 	uint64_t deadline_ns = err ? 0 : deadline_of(d);
 
 	if (!err && !persistent)
@@ -510,6 +598,16 @@ struct nvmfr_ctrl *nvmfr_discovery_ctrl(const struct nvmfr_discovery *d)
 	return check_discovery(d) ? NULL : d->ctrl;
 }
 
+/* Those that were lost for good since they were read, too. */
+static uint32_t count_unfollowed(const struct list *list)
+{
+	uint32_t n = list->unfollowed;
+
+	for (uint32_t i = 0; i < list->asked; i++)
+		n += list->places[i].ctrl && nvmfr_ctrl_state(list->places[i].ctrl) == NVMFR_STATE_LOST;
+	return n;
+}
+
 int nvmfr_discovery_info(const struct nvmfr_discovery *d, struct nvmfr_discovery_info *info)
 {
 	struct nvmfr_discovery_info full;
@@ -527,6 +625,7 @@ int nvmfr_discovery_info(const struct nvmfr_discovery *d, struct nvmfr_discovery
 		.logs = d->list->logs,
 		.skipped = d->list->skipped,
 		.unreached = d->list->unreached,
+		.unfollowed = count_unfollowed(d->list),
 	};
 	nvmfr__opts_export(info, info->size, &full, sizeof(full));
 	return 0;
@@ -567,8 +666,8 @@ void nvmfr_discovery_release(struct nvmfr_discovery *d)
 {
 	if (!d)
 		return;
-	if (d->ctrl)
-		end(d->ctrl);
+	/* Those that are told in the first one's name go before it. */
 	list_free(d->list);
+	end(d->ctrl);
 	free(d);
 }

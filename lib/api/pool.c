@@ -11,11 +11,13 @@
 #include <nvmfr/nvmfr.h>
 
 #include "api/check.h"
+#include "api/discovery.h"
 #include "base/opts.h"
 #include "ctrl/ctrl.h"
 
 enum { RETRY_FIRST_MS = 1000,
        RETRY_MAX_MS = 60000,
+       AGAIN_MAX_MS = 300000,
        END_MS = 1000 };
 
 struct retry {
@@ -37,9 +39,10 @@ struct nvmfr_pool {
 	struct nvmfr_host *host;
 	struct nvmfr_ctrl_opts from, each; /* without strings, those are: */
 	char uri[4096], host_traddr[256];
-	struct nvmfr_discovery *log; /* NULL: not connected */
+	struct nvmfr_discovery *log;
 	uint64_t seen; /* log_news() when it was read */
 	struct retry retry;
+	struct retry again; /* for logs whose changes nobody tells */
 	struct member *members;
 };
 
@@ -50,9 +53,9 @@ static uint64_t now_ns(const struct nvmfr_pool *pool)
 	return nvmfr__clock_now_ns(&pool->host->clock);
 }
 
-static void later(const struct nvmfr_pool *pool, struct retry *retry)
+static void later(const struct nvmfr_pool *pool, struct retry *retry, uint32_t most_ms)
 {
-	retry->pause_ms = nvmfr__min_u32(retry->pause_ms * 2, RETRY_MAX_MS);
+	retry->pause_ms = nvmfr__min_u32(retry->pause_ms * 2, most_ms);
 	retry->pause_ms = nvmfr__max_u32(retry->pause_ms, RETRY_FIRST_MS);
 	retry->due_ns = now_ns(pool) + MS_NS(retry->pause_ms);
 }
@@ -102,7 +105,7 @@ static void connect_member(struct nvmfr_pool *pool, struct member *member)
 {
 	struct nvmfr_ctrl_opts opts = pool->each;
 
-	later(pool, &member->retry);
+	later(pool, &member->retry, RETRY_MAX_MS);
 	if (is_taken(pool, member))
 		return;
 	opts.uri = member->uri;
@@ -208,7 +211,7 @@ static uint64_t log_news(const struct nvmfr_pool *pool)
 
 	pthread_mutex_lock(&pool->host->lock);
 	if (ctrl->state == NVMFR_STATE_LIVE)
-		news = ctrl->history.events + ctrl->history.recoveries + 1;
+		news = ctrl->history.events + ctrl->history.recoveries + ctrl->referred_news + 1;
 	pthread_mutex_unlock(&pool->host->lock);
 	return news;
 }
@@ -219,26 +222,53 @@ static int open_log(struct nvmfr_pool *pool)
 
 	opts.uri = pool->uri;
 	opts.host_traddr = pool->host_traddr[0] ? pool->host_traddr : NULL;
-	pool->seen = 0;
 	return nvmfr_discover(pool->host, &opts, NVMFR_DISCOVER_PERSISTENT, &pool->log);
+}
+
+static bool is_lost(const struct nvmfr_pool *pool)
+{
+	const struct nvmfr_ctrl *ctrl = nvmfr_discovery_ctrl(pool->log);
+
+	/* Without one: it could not be connected anew. */
+	return !ctrl || nvmfr_ctrl_state(ctrl) == NVMFR_STATE_LOST;
+}
+
+static int reopen_log(struct nvmfr_pool *pool)
+{
+	pool->seen = 0;
+	return nvmfr__discovery_anew(pool->log);
+}
+
+static bool has_unfollowed(const struct nvmfr_pool *pool)
+{
+	struct nvmfr_discovery_info info = { .size = sizeof(info) };
+
+	return nvmfr_discovery_info(pool->log, &info) == 0 && info.unfollowed;
 }
 
 static int read_log(struct nvmfr_pool *pool)
 {
-	uint64_t news = log_news(pool);
 	bool first = pool->seen == 0;
+	uint64_t news = log_news(pool);
 	int err = 0;
 
-	if (!news || news == pool->seen)
+	if (!pool->again.due_ns && has_unfollowed(pool))
+		later(pool, &pool->again, AGAIN_MAX_MS);
+	if (!news || (news == pool->seen && (!pool->again.due_ns || !is_due(pool, &pool->again))))
 		return 0;
 	/* What it opened with has been read; what comes meanwhile is news again. */
 	if (!first || news > 1)
 		err = nvmfr_discovery_refresh(pool->log);
 	if (!err)
 		err = take_log(pool);
-	if (!err)
-		pool->seen = news;
-	return err;
+	if (err)
+		return err;
+	pool->seen = news;
+	if (has_unfollowed(pool))
+		later(pool, &pool->again, AGAIN_MAX_MS);
+	else
+		pool->again = (struct retry){ 0 };
+	return 0;
 }
 
 /* What there is stays as it is while the log cannot be read: that it is gone is not known. */
@@ -248,16 +278,12 @@ static int follow_log(struct nvmfr_pool *pool)
 
 	if (!is_due(pool, &pool->retry))
 		return 0;
-	if (pool->log && nvmfr_ctrl_state(nvmfr_discovery_ctrl(pool->log)) == NVMFR_STATE_LOST) {
-		nvmfr_discovery_release(pool->log);
-		pool->log = NULL;
-	}
-	if (!pool->log)
-		err = open_log(pool);
+	if (is_lost(pool))
+		err = reopen_log(pool);
 	if (!err)
 		err = read_log(pool);
 	if (err)
-		later(pool, &pool->retry);
+		later(pool, &pool->retry, RETRY_MAX_MS);
 	else
 		pool->retry = (struct retry){ 0 };
 	return err;
@@ -320,6 +346,8 @@ int nvmfr_pool_create(struct nvmfr_host *host, const struct nvmfr_ctrl_opts *fro
 	pool->host = host;
 	err = take_opts(pool, from, each);
 	if (!err)
+		err = open_log(pool);
+	if (!err)
 		err = follow_log(pool);
 	if (err) {
 		nvmfr_discovery_release(pool->log);
@@ -352,6 +380,8 @@ int nvmfr_pool_timeout_ms(const struct nvmfr_pool *pool)
 	now = now_ns(pool);
 	if (pool->retry.due_ns)
 		due = pool->retry.due_ns;
+	else if (pool->again.due_ns)
+		due = pool->again.due_ns;
 	for (const struct member *member = pool->members; member; member = member->next) {
 		if (!member->ctrl)
 			due = nvmfr__min_u64(due, member->retry.due_ns);

@@ -145,6 +145,9 @@ struct nvmfr_ctrl {
 	uint32_t notice_pause_ms; /* after a failure; doubles */
 	struct dlog *dlog; /* the job that somebody waits for; NULL: none */
 	bool quiet; /* the application does not know this controller: no events of its state */
+	struct nvmfr_ctrl *told_as; /* changes of its log are told in the name of that one; NULL: its own */
+	bool stays; /* its end, or that it is back, is told as a change */
+	unsigned int referred_news; /* changes that were told as this one's */
 	uint64_t end_ns; /* nvmfr_disconnect() waits for the work's end, until then; 0: no */
 
 	/* what it said */

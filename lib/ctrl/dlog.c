@@ -163,7 +163,8 @@ void nvmfr__dlog_ended(struct nvmfr_ctrl *ctrl, int err)
 int nvmfr__dlog_read(struct nvmfr_ctrl *ctrl, struct dlog *job)
 {
 	if (ctrl->state == NVMFR_STATE_LIVE) {
-		job->deadline_ns = ctrl_now(ctrl) + MS_NS(ctrl->opts.connect_timeout_ms);
+		job->deadline_ns = nvmfr__min_u64(job->deadline_ns,
+						  ctrl_now(ctrl) + MS_NS(ctrl->opts.connect_timeout_ms));
 		ctrl->dlog = job;
 		ctrl->notices |= NOTICE_LOG_READ;
 		ctrl->notice_ns = 0;

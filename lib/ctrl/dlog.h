@@ -19,7 +19,7 @@ enum {
 
 struct dlog {
 	uint32_t max; /* entries that are read at most */
-	uint64_t deadline_ns;
+	uint64_t deadline_ns; /* connect_timeout_ms may end it earlier */
 
 	struct discovery_record *records; /* those that are good; to be freed */
 	uint32_t count, room;
@@ -37,7 +37,7 @@ struct dlog {
 
 extern const struct step nvmfr__dlog_steps[DLOG_STEPS];
 
-/* Reads into job, which the caller made with max set, and waits: 0 or -errno with a sentence. */
+/* Reads into job, which the caller made with max and deadline_ns set, and waits: 0 or -errno with a sentence. */
 int nvmfr__dlog_read(struct nvmfr_ctrl *ctrl, struct dlog *job);
 /* From notice.c: the job of ctrl is over. */
 void nvmfr__dlog_ended(struct nvmfr_ctrl *ctrl, int err);

@@ -19,6 +19,20 @@
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
+/* Of a log referred to it is the first log's reader who is told; the counter is none of his. */
+static void tell_generation(struct nvmfr_ctrl *ctrl, uint64_t counter)
+{
+	struct nvmfr_ctrl *first = ctrl->told_as;
+	const struct nvmfr_event event = { .ctrl = first ? first : ctrl,
+					   .type = NVMFR_EVENT_DISCOVERY_CHANGED,
+					   .value = first ? 0 : counter };
+
+	/* Of one that is gone nothing can be read: it is not news, but there is something to be done. */
+	if (first)
+		first->referred_news += ctrl->state == NVMFR_STATE_LIVE;
+	nvmfr__events_push(&ctrl->host->events, &event);
+}
+
 void nvmfr__event_state(struct nvmfr_ctrl *ctrl)
 {
 	const struct nvmfr_event event = {
@@ -31,6 +45,9 @@ void nvmfr__event_state(struct nvmfr_ctrl *ctrl)
 	PROBE3(state, ctrl->target.subnqn, event.value, event.result);
 	if (!ctrl->quiet)
 		nvmfr__events_push(&ctrl->host->events, &event);
+	/* Gone for good, or back: nobody has told what changed meanwhile. */
+	else if (ctrl->told_as && ctrl->stays && ctrl->state != NVMFR_STATE_RECOVERING)
+		tell_generation(ctrl, 0);
 }
 
 void nvmfr__event_ns(struct nvmfr_ctrl *ctrl, enum nvmfr_event_type type, uint32_t nsid,
@@ -89,7 +106,7 @@ void nvmfr__notice_take(struct nvmfr_ctrl *ctrl, const struct aer_result *aer)
 	unsigned int work = work_of(ctrl, aer);
 
 	ctrl->notices |= work;
-	if (!work)
+	if (!work && !ctrl->told_as)
 		pass_on(ctrl, aer);
 }
 
@@ -125,15 +142,6 @@ static int refused_changed(struct nvmfr_ctrl *ctrl, uint16_t status)
 		   "%s: the changed namespace list was refused, %s: all are read",
 		   ctrl->target.subnqn, nvme_status_name(status));
 	return STEP_NEXT;
-}
-
-static void tell_generation(struct nvmfr_ctrl *ctrl, uint64_t counter)
-{
-	const struct nvmfr_event event = { .ctrl = ctrl,
-					   .type = NVMFR_EVENT_DISCOVERY_CHANGED,
-					   .value = counter };
-
-	nvmfr__events_push(&ctrl->host->events, &event);
 }
 
 static int start_discovery(struct nvmfr_ctrl *ctrl)

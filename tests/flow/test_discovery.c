@@ -302,7 +302,7 @@ static void expect_change(const struct flow *f, const struct nvmfr_discovery *d,
 {
 	struct nvmfr_event event = { .type = 0 };
 
-	for (int i = 0; i < 100 && nvmfr_host_events(f->host, &event, 1) == 0; i++)
+	for (int i = 0; i < 2000 && nvmfr_host_events(f->host, &event, 1) == 0; i++)
 		flow_idle_ms(f, 10);
 	cr_expect(event.type == NVMFR_EVENT_DISCOVERY_CHANGED &&
 			  event.ctrl == nvmfr_discovery_ctrl(d) && event.value == generation,
@@ -341,6 +341,50 @@ Test(discovery, a_persistent_one_hears_of_changes)
 		  event.ctrl == nvmfr_discovery_ctrl(d));
 	cr_expect_eq(nvmfr_discovery_refresh(d), -ENOTCONN);
 	cr_expect_eq(info(d).records, 2u, "what was found stays");
+	nvmfr_discovery_release(d);
+	flow_down(&f);
+}
+
+/* Changes of what it refers to are told as its own, as is that such a place is gone, and is back. */
+Test(discovery, a_persistent_one_hears_of_changes_further_on)
+{
+	const struct nvmfr_soft_fault vendor =
+		flow_fault(NVMFR_SOFT_FAULT_RESULT, 0, OPC_EVENT_REQUEST, NVMFR_SOFT_ANY, NVMFR_SOFT_NOTICE_VENDOR);
+	struct entry of_t = referral("a"), of_a = { RDMA, 1, NVM, 1, "10.0.0.1", "4420", NQN_A };
+	struct nvmfr_soft_target *a;
+	struct nvmfr_discovery *d;
+	struct nvmfr_event event;
+	struct flow f;
+
+	up(&f);
+	a = target(&f, "a");
+	set(f.target, &of_t, 1, ' ');
+	f.opts.ctrl_loss_timeout_ms = 10000;
+	f.opts.reconnect_delay_ms = 100;
+	d = ask(&f, 0);
+	cr_expect_eq(info(d).unfollowed, 2u, "nobody stays for the next look");
+	nvmfr_discovery_release(d);
+	d = ask(&f, NVMFR_DISCOVER_PERSISTENT);
+	cr_expect(info(d).logs == 2 && info(d).records == 3 && info(d).unfollowed == 0);
+	cr_expect_eq(nvmfr_host_events(f.host, &event, 1), 0, "nothing of its connecting");
+	cr_assert_eq(nvmfr_soft_fault_add(a, &vendor), 0);
+	set(a, &of_a, 1, ' ');
+	expect_change(&f, d, 0);
+	cr_assert_eq(nvmfr_discovery_refresh(d), 0, "%s", nvmfr_last_error());
+	cr_expect(info(d).records == 4 && info(d).unfollowed == 0);
+	/* Events that are only passed on are of a controller that the application does not know. */
+	flow_idle_ms(&f, 1000);
+	cr_expect_eq(nvmfr_host_events(f.host, &event, 1), 0, "type %u", event.type);
+	nvmfr_soft_drop(a);
+	expect_change(&f, d, 0);
+	cr_assert_eq(nvmfr_discovery_refresh(d), 0, "%s", nvmfr_last_error());
+	cr_expect(info(d).records == 4 && info(d).unfollowed == 0);
+	/* It does not come back within its time. */
+	nvmfr_soft_target_destroy(a);
+	expect_change(&f, d, 0);
+	cr_expect_eq(info(d).unfollowed, 1u);
+	cr_assert_eq(nvmfr_discovery_refresh(d), 0, "%s", nvmfr_last_error());
+	cr_expect(info(d).unreached == 1 && info(d).unfollowed == 1 && info(d).records == 4, "what was found stays");
 	nvmfr_discovery_release(d);
 	flow_down(&f);
 }
@@ -527,12 +571,16 @@ Test(discovery, in_a_forked_child)
 {
 	struct nvmfr_discovery_record record = { .size = sizeof(record) };
 	struct nvmfr_discovery_info numbers = { .size = sizeof(numbers) };
+	struct entry of_t = referral("a");
 	struct nvmfr_discovery *d, *other;
+	struct nvmfr_soft_target *a;
 	int status = 0;
 	struct flow f;
 	pid_t pid;
 
 	up(&f);
+	set(f.target, &of_t, 1, ' ');
+	a = target(&f, "a");
 	d = ask(&f, NVMFR_DISCOVER_PERSISTENT);
 	pid = fork();
 	if (pid == 0) {
@@ -548,5 +596,6 @@ Test(discovery, in_a_forked_child)
 	cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	cr_expect_eq(nvmfr_discovery_refresh(d), 0, "%s", nvmfr_last_error());
 	nvmfr_discovery_release(d);
+	nvmfr_soft_target_destroy(a);
 	flow_down(&f);
 }

@@ -2,6 +2,8 @@
 /* A pool follows what a discovery controller lists: what comes is connected, what goes is disconnected. */
 #include "entries.h"
 
+#include <stdio.h>
+
 enum { NAMES = 3 };
 
 /* The discovery log is the target "t"'s, which lists itself, too; "a" to "c" are what comes and goes. */
@@ -57,11 +59,13 @@ static void follow(struct rig *r)
 		     nvmfr_last_error());
 }
 
-static void look(struct rig *r)
+/* Whether there was something. */
+static bool look(struct rig *r)
 {
 	struct nvmfr_event event;
+	bool some = false;
 
-	while (nvmfr_host_events(r->f.host, &event, 1) == 1) {
+	for (; nvmfr_host_events(r->f.host, &event, 1) == 1; some = true) {
 		if (event.type == NVMFR_EVENT_CTRL_ADDED) {
 			r->added++;
 			r->last_added = event.ctrl;
@@ -70,6 +74,7 @@ static void look(struct rig *r)
 			r->last_left = event.ctrl;
 		}
 	}
+	return some;
 }
 
 /* As an application's loop does, for so long. */
@@ -77,8 +82,8 @@ static void run(struct rig *r, uint32_t ms)
 {
 	for (uint32_t i = 0; i < ms; i += 10) {
 		flow_idle_ms(&r->f, 10);
-		look(r);
-		(void)nvmfr_pool_update(r->pool);
+		if (look(r) || nvmfr_pool_timeout_ms(r->pool) == 0)
+			(void)nvmfr_pool_update(r->pool);
 	}
 	look(r);
 }
@@ -263,6 +268,255 @@ Test(pool, the_application_s_own_controller, .timeout = 60)
 	run(&r, 5000);
 	cr_expect_eq(r.added, 2u);
 	rig_down(&r);
+}
+
+/* ---- logs that are referred to ------------------------------------------------------------------ */
+
+/* A discovery controller of its own; its log names itself, too. */
+static struct nvmfr_soft_target *referred(struct rig *r, const char *name, const struct nvmfr_soft_opts *opts)
+{
+	struct nvmfr_soft_target *out;
+
+	if (!opts)
+		return target(&r->f, name);
+	cr_assert_eq(nvmfr_soft_target_create(r->f.host, name, opts, &out), 0, "%s", nvmfr_last_error());
+	return out;
+}
+
+/* Its log: "a" to "c" by bit, and a referral where one is named. */
+static void list_at(struct nvmfr_soft_target *target, unsigned int bits, const char *refers)
+{
+	struct entry entries[NAMES + 1];
+	uint32_t n = 0;
+
+	for (unsigned int i = 0; i < NAMES; i++)
+		if (bits & 1u << i)
+			entries[n++] = (struct entry){ LOOP, LOOP, NVM, 1, names[i], "", nqns[i] };
+	if (refers)
+		entries[n++] = (struct entry){ LOOP, LOOP, REFERRAL, 2, refers, "", DISCOVERY_NQN };
+	set(target, entries, n, ' ');
+}
+
+static uint64_t open_at(const struct nvmfr_soft_target *target)
+{
+	struct nvmfr_soft_counters counters = { .size = sizeof(counters) };
+
+	cr_assert_eq(nvmfr_soft_read_counters((struct nvmfr_soft_target *)target, &counters), 0);
+	return counters.open_connections;
+}
+
+static void pool_down(struct rig *r, struct nvmfr_soft_target **more, unsigned int n)
+{
+	cr_expect_eq(nvmfr_pool_release(r->pool), 0, "%s", nvmfr_last_error());
+	r->pool = NULL;
+	for (unsigned int i = 0; i < n; i++) {
+		cr_expect_eq(open_at(more[i]), 0, "%u of them is left connected", i);
+		nvmfr_soft_target_destroy(more[i]);
+	}
+	rig_down(r);
+}
+
+/* "t" refers to "d", that to "e", and that to "t" again: who is behind which of them does not matter. */
+Test(pool, a_referred_log_is_followed, .timeout = 60)
+{
+	struct nvmfr_soft_target *more[2];
+	struct rig r;
+
+	rig_up(&r);
+	more[0] = referred(&r, "d", NULL);
+	more[1] = referred(&r, "e", NULL);
+	list_at(r.f.target, 0, "d");
+	list_at(more[0], 1, "e");
+	list_at(more[1], 0, "t");
+	follow(&r);
+	run(&r, 200);
+	/* "t", "d", "e" and "a". */
+	cr_expect(r.added == 4 && members(&r) == 4, "%u added", r.added);
+	cr_expect_eq(nvmfr_pool_timeout_ms(r.pool), -1, "events will tell");
+	/* What follows its log, and what is connected to what that names. */
+	cr_expect(open_at(more[0]) == 2 && open_at(more[1]) == 2);
+	list_at(more[1], 2, "t");
+	run(&r, 200);
+	cr_expect(r.added == 5 && members(&r) == 5, "%u added", r.added);
+	list_at(more[0], 4, "e");
+	run(&r, 200);
+	cr_expect(r.added == 6 && r.left == 1 && members(&r) == 5, "%u added, %u left", r.added, r.left);
+	/* Longer than its keep-alive timeout. */
+	run(&r, 30000);
+	list_at(more[1], 1, "t");
+	run(&r, 200);
+	cr_expect(r.added == 7 && r.left == 2 && members(&r) == 5, "%u added, %u left", r.added, r.left);
+	/* A referral that goes takes its log with it, and nobody stays connected for that. */
+	list_at(more[0], 4, NULL);
+	run(&r, 3000);
+	cr_expect(r.left == 4 && members(&r) == 3, "%u left", r.left);
+	cr_expect_eq(open_at(more[1]), 0);
+	pool_down(&r, more, 2);
+}
+
+/* What it listed stays while it cannot be asked; what changed meanwhile is seen then. */
+static void referred_restart(uint32_t loss_ms)
+{
+	struct nvmfr_soft_fault away =
+		flow_fault(NVMFR_SOFT_FAULT_CM_UNREACHABLE, 0, NVMFR_SOFT_ANY, NVMFR_SOFT_ANY, 0);
+	struct nvmfr_soft_target *more[1];
+	struct rig r;
+
+	rig_up(&r);
+	r.f.opts.ctrl_loss_timeout_ms = loss_ms;
+	r.each.ctrl_loss_timeout_ms = UINT32_MAX;
+	more[0] = referred(&r, "d", NULL);
+	list_at(r.f.target, 0, "d");
+	list_at(more[0], 1, NULL);
+	follow(&r);
+	run(&r, 200);
+	cr_expect(r.added == 3 && members(&r) == 3, "%u added", r.added);
+	away.count = 0;
+	cr_assert_eq(nvmfr_soft_fault_add(more[0], &away), 0);
+	nvmfr_soft_drop(more[0]);
+	run(&r, 20000);
+	/* The first log is read anew meanwhile. */
+	list_at(r.f.target, 2, "d");
+	run(&r, 20000);
+	cr_expect(r.added == 4 && r.left == 0 && members(&r) == 4, "%u added, %u left", r.added, r.left);
+	nvmfr_soft_fault_clear(more[0]);
+	list_at(more[0], 5, NULL);
+	run(&r, 300000);
+	cr_expect(r.added == 5 && r.left == 0 && members(&r) == 5, "%u added, %u left", r.added, r.left);
+	/* It is followed again. */
+	list_at(more[0], 1, NULL);
+	run(&r, 200);
+	cr_expect(r.left == 1 && members(&r) == 4, "%u left", r.left);
+	pool_down(&r, more, 1);
+}
+
+Test(pool, a_referred_log_s_controller_is_lost, .timeout = 120)
+{
+	referred_restart(0);
+	referred_restart(UINT32_MAX);
+}
+
+/* The first one is lost, and made anew, while the one that it refers to cannot be asked. */
+Test(pool, both_logs_controllers_are_lost, .timeout = 60)
+{
+	struct nvmfr_soft_fault away =
+		flow_fault(NVMFR_SOFT_FAULT_CM_UNREACHABLE, 0, NVMFR_SOFT_ANY, NVMFR_SOFT_ANY, 0);
+	struct nvmfr_soft_target *more[1];
+	struct rig r;
+
+	rig_up(&r);
+	r.each.ctrl_loss_timeout_ms = UINT32_MAX;
+	more[0] = referred(&r, "d", NULL);
+	list_at(r.f.target, 0, "d");
+	list_at(more[0], 1, NULL);
+	follow(&r);
+	run(&r, 200);
+	cr_expect(r.added == 3 && members(&r) == 3, "%u added", r.added);
+	away.count = 0;
+	cr_assert_eq(nvmfr_soft_fault_add(more[0], &away), 0);
+	flow_plan(&r.f, &away);
+	nvmfr_soft_drop(more[0]);
+	nvmfr_soft_drop(r.f.target);
+	run(&r, 10000);
+	cr_expect(nvmfr_pool_timeout_ms(r.pool) > 0);
+	nvmfr_soft_fault_clear(r.f.target);
+	list_at(r.f.target, 2, "d");
+	run(&r, 60000);
+	cr_expect(r.added == 4 && r.left == 0 && members(&r) == 4, "%u added, %u left", r.added, r.left);
+	nvmfr_soft_fault_clear(more[0]);
+	list_at(more[0], 4, NULL);
+	run(&r, 300000);
+	cr_expect(r.added == 5 && r.left == 1 && members(&r) == 4, "%u added, %u left", r.added, r.left);
+	pool_down(&r, more, 1);
+}
+
+/* One that tells nothing, and one that serves nobody who wants to stay: it is asked again, later each time. */
+Test(pool, a_referred_log_that_tells_nothing, .timeout = 120)
+{
+	struct nvmfr_soft_opts silent = flow_soft_opts(), curt = flow_soft_opts();
+
+	curt.oaes |= UINT32_C(1) << OAES_DISCOVERY_BIT;
+	curt.kato_min_ms = 20000;
+	for (unsigned int i = 0; i < 2; i++) {
+		struct nvmfr_soft_target *more[1];
+		struct rig r;
+
+		rig_up(&r);
+		r.each.kato_ms = 20000;
+		more[0] = referred(&r, "d", i ? &curt : &silent);
+		list_at(r.f.target, 0, "d");
+		list_at(more[0], 1, NULL);
+		follow(&r);
+		run(&r, 200);
+		cr_expect(r.added == 3 && open_at(more[0]) == 1, "%u added", r.added);
+		list_at(more[0], 3, NULL);
+		run(&r, 2000);
+		cr_expect_eq(r.added, 4u);
+		cr_expect(nvmfr_pool_timeout_ms(r.pool) >= 0);
+		run(&r, 600000);
+		list_at(more[0], 1, NULL);
+		cr_expect(nvmfr_pool_timeout_ms(r.pool) > 60000, "%d ms", nvmfr_pool_timeout_ms(r.pool));
+		run(&r, 301000);
+		cr_expect_eq(r.left, 1u);
+		pool_down(&r, more, 1);
+	}
+}
+
+/* Accepts, serves its log and hangs up, each time: it is not asked without a pause. */
+Test(pool, a_referred_controller_that_hangs_up, .timeout = 60)
+{
+	struct nvmfr_soft_counters counters = { .size = sizeof(counters) };
+	struct nvmfr_soft_target *more[1];
+	struct rig r;
+
+	rig_up(&r);
+	r.each.ctrl_loss_timeout_ms = UINT32_MAX;
+	more[0] = referred(&r, "d", NULL);
+	list_at(r.f.target, 0, "d");
+	list_at(more[0], 0, NULL);
+	follow(&r);
+	cr_assert_eq(nvmfr_soft_read_counters(more[0], &counters), 0);
+	for (unsigned int i = 0; i < 1000; i++) {
+		run(&r, 30);
+		if (open_at(more[0]))
+			nvmfr_soft_drop(more[0]);
+	}
+	cr_assert_eq(nvmfr_soft_read_counters(more[0], &counters), 0);
+	cr_expect_leq(counters.connections, 80u, "%lu connections in 30 s", (unsigned long)counters.connections);
+	pool_down(&r, more, 1);
+}
+
+/* Of many, the first ones stay connected; the others are asked again now and then. */
+Test(pool, more_referred_logs_than_stay_connected, .timeout = 120)
+{
+	enum { MANY = 20,
+	       KEPT = 16 };
+	struct nvmfr_soft_target *more[MANY];
+	struct entry referrals[MANY];
+	char called[MANY][8];
+	unsigned int kept = 0;
+	struct rig r;
+
+	rig_up(&r);
+	for (unsigned int i = 0; i < MANY; i++) {
+		snprintf(called[i], sizeof(called[i]), "d%u", i);
+		more[i] = referred(&r, called[i], NULL);
+		referrals[i] = (struct entry){ LOOP, LOOP, REFERRAL, 1, called[i], "", DISCOVERY_NQN };
+	}
+	set(r.f.target, referrals, MANY, ' ');
+	follow(&r);
+	run(&r, 300);
+	cr_expect_eq(r.added, MANY + 1u);
+	for (unsigned int i = 0; i < MANY; i++)
+		kept += open_at(more[i]) == 2;
+	cr_expect_eq(kept, (unsigned int)KEPT, "%u stay connected", kept);
+	list_at(more[KEPT - 1], 1, NULL);
+	run(&r, 200);
+	cr_expect_eq(r.added, MANY + 2u);
+	list_at(more[MANY - 1], 2, NULL);
+	run(&r, 5000);
+	cr_expect_eq(r.added, MANY + 3u);
+	pool_down(&r, more, MANY);
 }
 
 /* Referrals to places that never answer: twice connect_timeout_ms, and no more. */

@@ -157,7 +157,7 @@
 	FIELD(nvmfr_discovery_record, subnqn, 314)						\
 	FIELD(nvmfr_discovery_record, uri, 538)							\
 												\
-	SIZE(nvmfr_discovery_info, 40)								\
+	SIZE(nvmfr_discovery_info, 48)								\
 	FIELD(nvmfr_discovery_info, size, 0)							\
 	FIELD(nvmfr_discovery_info, generation, 8)						\
 	FIELD(nvmfr_discovery_info, left_out, 16)						\
@@ -165,6 +165,7 @@
 	FIELD(nvmfr_discovery_info, logs, 28)							\
 	FIELD(nvmfr_discovery_info, skipped, 32)						\
 	FIELD(nvmfr_discovery_info, unreached, 36)						\
+	FIELD(nvmfr_discovery_info, unfollowed, 40)						\
 												\
 	SIZE(nvmfr_qpair_stats, 80)								\
 	FIELD(nvmfr_qpair_stats, size, 0)							\

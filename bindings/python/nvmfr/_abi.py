@@ -312,7 +312,7 @@ class DiscoveryInfo(ctypes.Structure):
     """struct nvmfr_discovery_info"""
     _fields_ = [("size", c_size_t), ("generation", c_uint64), ("left_out", c_uint64),
                 ("records", c_uint32), ("logs", c_uint32), ("skipped", c_uint32),
-                ("unreached", c_uint32)]
+                ("unreached", c_uint32), ("unfollowed", c_uint32), ("reserved", c_uint32)]
 
 
 class QpairOpts(ctypes.Structure):

@@ -106,7 +106,8 @@ class Discovery(Closing):
 
     @property
     def info(self) -> _abi.DiscoveryInfo:
-        """generation, records, logs, and what was left out: left_out, skipped, unreached."""
+        """generation, records, logs, and what was left out: left_out, skipped, unreached; of a
+        persistent one the logs whose changes no event will tell: unfollowed."""
         info = _abi.DiscoveryInfo(size=ctypes.sizeof(_abi.DiscoveryInfo))
         with self._handle as pointer:
             check(lib().nvmfr_discovery_info(pointer, ctypes.byref(info)))

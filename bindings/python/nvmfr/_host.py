@@ -267,7 +267,8 @@ class Host(Closing):
         """Asks a discovery controller what there is, and waits for it, without the GIL, for as long
         as connect_timeout_ms for each log. A URI may lack the subsystem: nvmf+rdma://ADDRESS[:PORT].
 
-        persistent  stays connected: an event DISCOVERY_CHANGED of it comes when the log changes
+        persistent  stays connected: an event DISCOVERY_CHANGED of it comes when the log changes, or
+                    one that it refers to
         referrals   False: reads the one log only
         options     fields of nvmfr_ctrl_opts
         """
