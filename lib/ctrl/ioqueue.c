@@ -314,6 +314,20 @@ void nvmfr__ioqueue_lose_all(struct nvmfr_ctrl *ctrl)
 	}
 }
 
+/* Only another association can grant it a queue: it waits for one, as long as the loss may last. */
+static void not_granted(struct entry *entry, uint32_t depth)
+{
+	const struct nvmfr_ctrl *ctrl = entry->ctrl;
+
+	lose(entry, nvmfr__fail(-ENOSPC, "queue %u: the controller grants %u queues now, of %u commands",
+				entry->qid, ctrl->granted, depth));
+	if (!entry->recover_ns)
+		return;
+	entry->recover_ns = ctrl->give_up_ns;
+	nvmfr__log(&ctrl->host->log, NVMFR_LOG_WARN, "%s: %s: not made anew until there are more",
+		   ctrl->target.subnqn, nvmfr__err_get());
+}
+
 /* The owner has let go of the old endpoint: another one, as the controller has it now. */
 static void start_over(struct entry *entry)
 {
@@ -322,9 +336,7 @@ static void start_over(struct entry *entry)
 	uint32_t depth = nvme_clamp_depth(entry->depth, nvme_cap_mqes(ctrl->cap), ctrl->id.maxcmd);
 
 	if (!depth || entry->qid > ctrl->granted) {
-		nvmfr__fail(-ENOSPC, "queue %u: the controller grants %u queues now, of %u commands",
-			    entry->qid, ctrl->granted, depth);
-		end_entry(entry, -ENOSPC, false);
+		not_granted(entry, depth);
 		return;
 	}
 	entry->depth = (uint16_t)depth;

@@ -287,6 +287,187 @@ Test(recovery, a_queue_that_never_comes_back, .timeout = 60)
 	flow_down(&f);
 }
 
+/* ---- queues that are not granted ---------------------------------------------------------------- */
+
+enum { GRANTED = 8 };
+
+static void take_down(struct flow *f, struct nvmfr_qpair *qps[GRANTED], uint64_t grants)
+{
+	/* As Set Features answers it: both numbers 0's based. */
+	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_RESULT, 0, OPC_SET_FEATURES, FID_NUM_QUEUES,
+						   (grants - 1) << 16 | (grants - 1));
+	struct nvmfr_completion done;
+
+	flow_plan(f, &fault);
+	nvmfr_soft_drop(f->target);
+	flow_settle(f);
+	for (unsigned int i = 0; i < GRANTED; i++)
+		cr_expect_eq(nvmfr_poll(qps[i], &done, 1), 0, "%s", nvmfr_last_error());
+	cr_assert_eq(nvmfr_ctrl_wait(f->ctrl, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
+}
+
+/* The first n come back, under their handles; the others wait. */
+static void expect_back(struct flow *f, struct nvmfr_qpair *qps[GRANTED], unsigned int n)
+{
+	for (unsigned int i = 0; i < GRANTED; i++) {
+		int want = i < n ? 0 : -ETIMEDOUT, got = nvmfr_qpair_wait(qps[i], 100);
+
+		cr_expect_eq(got, want, "queue pair %u of %u: %d", i, n, got);
+		cr_expect_eq(flow_qpair_info(qps[i]).state, i < n ? NVMFR_STATE_LIVE : NVMFR_STATE_RECOVERING);
+		f->qp = qps[i];
+		if (i < n)
+			flow_works(f);
+		else
+			cr_expect_eq(nvmfr_read(qps[i], f->nsid, 0, 1, NULL, 0, 0), -EAGAIN);
+	}
+	f->qp = NULL;
+}
+
+static struct flow granted(struct nvmfr_qpair *qps[GRANTED], uint32_t loss_ms)
+{
+	struct flow f = { 0 };
+
+	flow_host(&f);
+	flow_target(&f, NULL);
+	f.opts.num_io_queues = GRANTED;
+	f.opts.ctrl_loss_timeout_ms = loss_ms;
+	f.opts.reconnect_delay_ms = 100;
+	flow_ns(&f, MIB, BLOCK);
+	flow_connect(&f);
+	for (unsigned int i = 0; i < GRANTED; i++)
+		qps[i] = flow_qpair(&f, 8);
+	return f;
+}
+
+static void granted_down(struct flow *f, struct nvmfr_qpair *qps[GRANTED])
+{
+	for (unsigned int i = 0; i < GRANTED; i++)
+		nvmfr_qpair_destroy(qps[i]);
+	flow_down(f);
+}
+
+Test(recovery, queues_that_are_not_granted_come_back_later, .timeout = 60)
+{
+	struct nvmfr_qpair *qps[GRANTED], *more;
+	struct flow f = granted(qps, UINT32_MAX);
+
+	take_down(&f, qps, 1);
+	expect_back(&f, qps, 1);
+	cr_expect(flow_logged(&f, "queue 8: the controller grants 1 queues now"));
+	cr_expect_eq(nvmfr_qpair_create(f.ctrl, NULL, &more), -ENOSPC);
+	flow_idle_ms(&f, 600000);
+	take_down(&f, qps, 2);
+	expect_back(&f, qps, 2);
+	take_down(&f, qps, 65536);
+	cr_expect_eq(flow_ctrl_info(&f).num_io_queues, GRANTED, "no more than was asked for");
+	expect_back(&f, qps, GRANTED);
+	granted_down(&f, qps);
+}
+
+/* None comes within the time that the loss has: lost, and the controller and those that it granted are not. */
+Test(recovery, queues_that_are_never_granted_end, .timeout = 60)
+{
+	struct nvmfr_qpair *qps[GRANTED];
+	struct nvmfr_completion done;
+	struct flow f = granted(qps, 5000);
+
+	take_down(&f, qps, 3);
+	expect_back(&f, qps, 3);
+	flow_idle_ms(&f, 5000);
+	for (unsigned int i = 3; i < GRANTED; i++) {
+		cr_expect_eq(nvmfr_qpair_wait(qps[i], FLOW_WAIT_MS), -ENOSPC);
+		flow_says("grants 3 queues now");
+		cr_expect_eq(nvmfr_poll(qps[i], &done, 1), -ENOTCONN);
+		cr_expect_eq(flow_qpair_info(qps[i]).state, NVMFR_STATE_LOST);
+	}
+	cr_expect_eq(nvmfr_ctrl_state(f.ctrl), NVMFR_STATE_LIVE);
+	f.qp = qps[0];
+	flow_works(&f);
+	f.qp = NULL;
+	granted_down(&f, qps);
+}
+
+/* The number of queues is never answered: that is a failed attempt, and not an association without queues. */
+Test(recovery, number_of_queues_unanswered, .timeout = 60)
+{
+	struct nvmfr_soft_fault fault =
+		flow_fault(NVMFR_SOFT_FAULT_SILENCE, 0, OPC_SET_FEATURES, FID_NUM_QUEUES, 0);
+	struct nvmfr_qpair *qps[GRANTED];
+	struct flow f = granted(qps, UINT32_MAX);
+
+	fault.count = 2;
+	flow_plan(&f, &fault);
+	take_down(&f, qps, GRANTED);
+	cr_expect(flow_logged(&f, "number of queues: no answer within admin_timeout_ms"), "%s", f.log->text);
+	expect_back(&f, qps, GRANTED);
+	granted_down(&f, qps);
+}
+
+/* ---- many at once ------------------------------------------------------------------------------- */
+
+enum { MANY_QUEUES = 64,
+       AT_A_TIME = 8,
+       SLOW_MS = 3000 };
+
+/*
+ * All come up together: eight of them connect at a time, each in as long as its Connect takes, and the
+ * controller hears Keep Alives meanwhile. KATO is 10 s.
+ */
+static void come_up(struct flow *f, struct nvmfr_qpair *qps[MANY_QUEUES])
+{
+	uint64_t before = flow_counters(f).keep_alives, most = 0;
+	unsigned int live = 0, ms = 0;
+
+	for (; live < MANY_QUEUES && ms < 30000; ms += 100) {
+		struct nvmfr_completion done;
+		uint64_t open;
+
+		flow_idle_ms(f, 100);
+		live = 0;
+		for (unsigned int i = 0; i < MANY_QUEUES; i++) {
+			cr_assert_eq(nvmfr_poll(qps[i], &done, 1), 0, "%s", nvmfr_last_error());
+			live += flow_qpair_info(qps[i]).state == NVMFR_STATE_LIVE;
+		}
+		open = flow_counters(f).open_connections;
+		cr_expect_leq(open, live + 1 + AT_A_TIME, "%lu connections, %u live", (unsigned long)open, live);
+		most = open > live && open - live > most ? open - live : most;
+	}
+	cr_expect_eq(live, (unsigned int)MANY_QUEUES, "%u are live", live);
+	cr_expect_eq(most, 1u + AT_A_TIME);
+	cr_expect(ms >= MANY_QUEUES / AT_A_TIME * SLOW_MS && ms < MANY_QUEUES / AT_A_TIME * SLOW_MS + 4000, "%u ms",
+		  ms);
+	cr_expect_geq(flow_counters(f).keep_alives - before, 3u);
+	cr_expect_eq(nvmfr_ctrl_state(f->ctrl), NVMFR_STATE_LIVE);
+}
+
+Test(recovery, many_come_up_eight_at_a_time, .timeout = 60)
+{
+	struct nvmfr_soft_fault slow = flow_fault(NVMFR_SOFT_FAULT_DELAY, NVMFR_SOFT_ANY, OPC_FABRICS,
+						  FCTYPE_CONNECT, SLOW_MS * 1000);
+	struct nvmfr_qpair_opts opts = flow_qpair_opts(8);
+	struct nvmfr_qpair *qps[MANY_QUEUES];
+	struct flow f = { 0 };
+
+	flow_host(&f);
+	flow_target(&f, NULL);
+	f.opts.num_io_queues = MANY_QUEUES;
+	f.opts.ctrl_loss_timeout_ms = UINT32_MAX;
+	f.opts.reconnect_delay_ms = 100;
+	flow_ns(&f, MIB, BLOCK);
+	flow_connect(&f);
+	slow.count = 0;
+	flow_plan(&f, &slow);
+	for (unsigned int i = 0; i < MANY_QUEUES; i++)
+		cr_assert_eq(nvmfr_qpair_create(f.ctrl, &opts, &qps[i]), 0, "%s", nvmfr_last_error());
+	come_up(&f, qps);
+	nvmfr_soft_drop(f.target);
+	flow_settle(&f);
+	come_up(&f, qps);
+	for (unsigned int i = 0; i < MANY_QUEUES; i++)
+		nvmfr_qpair_destroy(qps[i]);
+	flow_down(&f);
+}
+
 /* ---- fast_io_fail_ms --------------------------------------------------------------------------- */
 
 enum { FAST_MS = 3000 };
