@@ -255,7 +255,11 @@ enum nvmfr_soft_fault_kind {
 	NVMFR_SOFT_FAULT_CM_SILENCE,     /**< never answers the connection request */
 	NVMFR_SOFT_FAULT_CM_UNREACHABLE, /**< the address does not answer */
 	NVMFR_SOFT_FAULT_CM_DISCONNECT,  /**< drops the connection right after it was established */
-	NVMFR_SOFT_FAULT_STUCK           /**< does not answer nor do it, but can be aborted: one command of a queue at a time */
+	NVMFR_SOFT_FAULT_STUCK,          /**< does not answer nor do it, but can be aborted: one command of a queue at a time */
+	NVMFR_SOFT_FAULT_NOT_READY,      /**< has no receive posted (RNR): its SEND and those behind it wait `value` microseconds */
+	NVMFR_SOFT_FAULT_LOG_CHANGE,     /**< Get Log Page: the counters of ANA and discovery log move on just before */
+	NVMFR_SOFT_FAULT_LOG_START,      /**< Get Log Page: ignores the offset */
+	NVMFR_SOFT_FAULT_LOG_WORD        /**< Get Log Page: the four bytes at `value` >> 32 of the page are the low half of `value` */
 };
 
 /** Matches any value of that field. */

@@ -171,6 +171,7 @@ struct soft_ep {
 	uint16_t sqhd;
 	uint16_t cm_cntlid;
 	uint64_t hold_ns;
+	uint64_t not_ready_ns;    /* nothing is taken before; 0: it is */
 	struct nvme_sqe fused;    /* that Compare */
 	struct soft_counts counts;
 
@@ -382,7 +383,9 @@ struct soft_cmd {
 	uint16_t status;          /* as in enum nvme_status, with SOFT_DNR or without */
 	bool held;                /* no answer now */
 	bool close;               /* the connection ends after the answer */
+	bool wait;                /* it is taken later, and what follows it */
 	uint64_t result;
+	const struct nvmfr_soft_fault *fault; /* NULL: none was looked for */
 };
 
 /* True: more is due already. target.lock held unless it is an I/O queue that its owner serves. */

@@ -435,15 +435,36 @@ static void was_read(struct soft_ctrl *ctrl, uint8_t lid)
 	announce(ctrl);
 }
 
+/* Its place is counted from the page's start; log begins at offset. */
+static void patch_word(const struct nvmfr_soft_fault *fault, uint64_t offset, unsigned char *log)
+{
+	uint64_t at = fault->value >> 32;
+	le32 word = to_le32((uint32_t)fault->value);
+
+	if (at >= offset && at - offset <= LOG_ROOM - sizeof(word))
+		memcpy(log + (at - offset), &word, sizeof(word));
+}
+
+static bool is_built_from_offset(uint8_t lid)
+{
+	return lid == NVME_LID_DISCOVERY || lid == NVME_LID_ANA;
+}
+
 static void get_log(struct soft_cmd *cmd)
 {
 	uint32_t cdw10 = from_le32(cmd->sqe->cdw10), cdw11 = from_le32(cmd->sqe->cdw11);
 	uint64_t dwords = (cdw10 >> 16 | (uint64_t)(cdw11 & 0xffff) << 16) + 1;
 	uint64_t offset = from_le32(cmd->sqe->cdw12) | (uint64_t)from_le32(cmd->sqe->cdw13) << 32;
 	bool retain = cdw10 >> 15 & 1;
+	uint8_t lid = (uint8_t)cdw10;
+	uint32_t fault = cmd->fault ? cmd->fault->kind : 0;
 	unsigned char log[LOG_ROOM + LOG_ROOM] = { 0 }; /* what lies behind a page reads as zero */
-	uint64_t bytes = build_log(cmd, (uint8_t)cdw10, offset, log);
+	uint64_t bytes;
 
+	if (fault == NVMFR_SOFT_FAULT_LOG_START)
+		offset = 0;
+	cmd->ep->target->log_changes += fault == NVMFR_SOFT_FAULT_LOG_CHANGE;
+	bytes = build_log(cmd, lid, offset, log);
 	if (bytes == 0) {
 		nvmfr__soft_refuse(cmd, NVME_ST_INVALID_LOG_PAGE);
 		return;
@@ -452,13 +473,14 @@ static void get_log(struct soft_cmd *cmd)
 		nvmfr__soft_refuse(cmd, NVME_ST_INVALID_FIELD);
 		return;
 	}
-	/* These are built from the offset on. */
-	if ((uint8_t)cdw10 == NVME_LID_DISCOVERY || (uint8_t)cdw10 == NVME_LID_ANA)
+	if (fault == NVMFR_SOFT_FAULT_LOG_WORD)
+		patch_word(cmd->fault, is_built_from_offset(lid) ? offset : 0, log);
+	if (is_built_from_offset(lid))
 		offset = 0;
 	if (!nvmfr__soft_transfer(cmd, log + offset, (uint32_t)dwords * 4, true))
 		return;
 	if (!retain)
-		was_read(cmd->ep->ctrl, (uint8_t)cdw10);
+		was_read(cmd->ep->ctrl, lid);
 }
 
 /* ---- the rest --------------------------------------------------------------------------------- */

@@ -260,6 +260,10 @@ static void misbehave(struct soft_cmd *cmd, const struct nvmfr_soft_fault *fault
 	case NVMFR_SOFT_FAULT_SILENCE:
 		cmd->held = true;
 		return;
+	case NVMFR_SOFT_FAULT_NOT_READY:
+		ep->not_ready_ns = nvmfr__soft_now(ep->target) + fault->value * 1000;
+		cmd->wait = true;
+		return;
 	case NVMFR_SOFT_FAULT_DISCONNECT:
 		nvmfr__soft_ep_fail(ep, true, "the target closed the connection");
 		return;
@@ -316,7 +320,8 @@ static void take_done(struct soft_ep *ep)
 				      ep->threaded ? memory_order_seq_cst : memory_order_release);
 }
 
-static void take_one(struct soft_ep *ep)
+/* False: it waits. */
+static bool take_one(struct soft_ep *ep)
 {
 	const struct nvme_sqe *sqe = sqe_at(ep, ep->take_position);
 	struct nvmfr_soft_fault fault = { .kind = 0 };
@@ -326,22 +331,26 @@ static void take_one(struct soft_ep *ep)
 
 	if (ep->sends[cmd.position].pieces == 2 && !nvmfr__soft_capsule(&cmd)) {
 		take_done(ep);
-		return;
+		return true;
 	}
 	if (likely(!atomic_load_explicit(&ep->target->n_faults, memory_order_relaxed))) {
 		execute(&cmd);
 	} else {
 		fault = nvmfr__soft_fault_match(ep->target, ep->qid, sqe);
+		cmd.fault = &fault;
 		misbehave(&cmd, &fault);
 	}
+	if (unlikely(cmd.wait))
+		return false;
 	if (unlikely(fault.kind == NVMFR_SOFT_FAULT_EARLY))
 		hold_sends(ep, fault.value);
 	take_done(ep);
 	if (unlikely(cmd.held || nvmfr__soft_failed(ep)))
-		return;
+		return true;
 	answer(&cmd, &fault);
 	if (unlikely(cmd.close))
 		nvmfr__soft_ep_fail(ep, true, "the controller ended the queue after Disconnect");
+	return true;
 }
 
 static void release_held(struct soft_ep *ep, uint64_t now)
@@ -363,7 +372,7 @@ static void answer_aborted(struct soft_ep *ep)
 bool nvmfr__soft_pass(struct soft_ep *ep)
 {
 	uint64_t posted = atomic_load_explicit(&ep->posted, memory_order_acquire);
-	bool timed = ep->latency_ns || ep->n_delayed || ep->holding;
+	bool timed = ep->latency_ns || ep->n_delayed || ep->holding || ep->not_ready_ns;
 	uint64_t now = timed ? nvmfr__soft_now(ep->target) : 0;
 	int budget = SOFT_PASS_COMMANDS;
 
@@ -376,13 +385,18 @@ bool nvmfr__soft_pass(struct soft_ep *ep)
 		answer_aborted(ep);
 	if (ep->taken != posted && ep->ctrl)
 		atomic_store_explicit(&ep->ctrl->traffic, true, memory_order_relaxed);
+	if (unlikely(ep->not_ready_ns > now))
+		budget = 0;
+	else
+		ep->not_ready_ns = 0;
 	while (ep->taken != posted && !nvmfr__soft_failed(ep) && budget-- > 0) {
 		if (ep->latency_ns && ep->due_ns[ep->take_position] > now)
 			break;
-		take_one(ep);
+		if (unlikely(!take_one(ep)))
+			break;
 	}
 	pass_end(ep);
-	if (ep->taken == posted || nvmfr__soft_failed(ep))
+	if (ep->taken == posted || ep->not_ready_ns || nvmfr__soft_failed(ep))
 		return false;
 	return !ep->latency_ns || ep->due_ns[ep->take_position] <= now;
 }
@@ -392,7 +406,7 @@ uint64_t nvmfr__soft_next_due(const struct soft_ep *ep, uint64_t posted)
 	uint64_t due = SOFT_NEVER;
 
 	if (posted != ep->taken)
-		due = ep->latency_ns ? ep->due_ns[ep->take_position] : 0;
+		due = nvmfr__max_u64(ep->not_ready_ns, ep->latency_ns ? ep->due_ns[ep->take_position] : 0);
 	if (nvmfr__soft_aborts(ep))
 		due = 0;
 	if (ep->holding)

@@ -57,6 +57,34 @@ Test(soft_fault, delay_lets_others_pass)
 	rig_down(&rig);
 }
 
+/* Neither it nor what is behind it is taken, nor are their SENDs done; then all are, in order. */
+Test(soft_fault, not_ready_holds_all_that_follows)
+{
+	struct rig rig;
+	struct nvme_sqe first, second;
+	struct nvme_cqe last;
+	uint32_t done;
+
+	rig_up(&rig, NULL);
+	nvmfr__clock_freeze(&rig.clock);
+	done = rig.io.sends_done;
+	rig_plan(&rig, NVMFR_SOFT_FAULT_NOT_READY, 10);
+	first = rig_rw(&rig, NVME_IO_READ, 0, 1);
+	second = first;
+	rig_post(&rig.io, &first, NULL);
+	cr_expect_eq(rig_poll(&rig.io, &last), 0, "it waits");
+	rig_post(&rig.io, &second, NULL);
+	cr_expect_eq(ops->ep_due_ns(rig.io.ep), nvmfr__clock_now_ns(&rig.clock) + 10000, "due");
+	nvmfr__clock_advance_ns(&rig.clock, 9999);
+	cr_expect_eq(rig_poll(&rig.io, &last), 0, "not yet");
+	cr_expect_eq(rig.io.sends_done, done, "no SEND is done");
+	nvmfr__clock_advance_ns(&rig.clock, 1);
+	cr_assert_eq(rig_poll(&rig.io, &last), 2, "both");
+	cr_expect_eq(from_le16(last.cid), from_le16(second.cid), "in order");
+	cr_expect_eq(rig_status(last), 0, "and well");
+	rig_down(&rig);
+}
+
 Test(soft_fault, early_answer_before_the_send_is_done)
 {
 	struct rig rig;

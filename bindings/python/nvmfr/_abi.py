@@ -222,6 +222,10 @@ class SoftFaultKind(enum.IntEnum):
     CM_UNREACHABLE = 15
     CM_DISCONNECT = 16
     STUCK = 17
+    NOT_READY = 18
+    LOG_CHANGE = 19
+    LOG_START = 20
+    LOG_WORD = 21
 
 
 LOG_FN = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
