@@ -88,6 +88,16 @@ static void take_entry(struct nvmfr_ctrl *ctrl, const unsigned char *data)
 			   job->at, nvmfr__err_get());
 }
 
+/* Where the first entry should be: whoever ignores the offset of a read sends its first page again and again. */
+static bool is_header_again(const struct nvmfr_ctrl *ctrl)
+{
+	const struct dlog *job = ctrl->dlog;
+	struct discovery_header header;
+
+	return job->at == 0 && nvme_parse_discovery_header(ctrl->data, sizeof(ctrl->data), &header) == 0 &&
+	       header.genctr == job->generation && header.numrec == job->end + job->left_out;
+}
+
 static int answer_entries(struct nvmfr_ctrl *ctrl, uint64_t result)
 {
 	struct dlog *job = ctrl->dlog;
@@ -95,6 +105,8 @@ static int answer_entries(struct nvmfr_ctrl *ctrl, uint64_t result)
 	int err = make_room(job);
 
 	(void)result;
+	if (!err && is_header_again(ctrl))
+		err = nvmfr__fail(-EPROTO, "the controller ignores the offset of a read of its log");
 	if (err)
 		return err;
 	for (uint32_t i = 0; i < n; i++, job->at++)

@@ -161,6 +161,79 @@ Test(discovery, bad_records_are_left_out_and_counted)
 	flow_down(&f);
 }
 
+/* ---- odd fields ------------------------------------------------------------------------------ */
+
+#define NQN_B	"nqn.2014-08.org.example:b"
+#define NQN_UP	"nqn.2014-08.org.EXAMPLE:A"
+#define LONG_8	"nnnnnnnn"
+#define LONG_64 LONG_8 LONG_8 LONG_8 LONG_8 LONG_8 LONG_8 LONG_8 LONG_8
+
+/* As bytes of the wire; what is behind a string is pad. address NULL: the record is left out. */
+struct odd_case {
+	const char *name;
+	struct entry entry;
+	char pad;
+	const char *address, *subnqn; /* of its URI */
+};
+
+/* clang-format off */
+static const struct odd_case odd[] = {
+	{ "padded with blanks", { RDMA, 1, NVM, 1, "10.0.0.1", "4420", NQN_A }, ' ', "10.0.0.1:4420", NQN_A },
+	{ "padded with NULs", { RDMA, 1, NVM, 2, "10.0.0.2", "4420", NQN_A }, '\0', "10.0.0.2:4420", NQN_A },
+	{ "a blank behind each", { RDMA, 1, NVM, 3, "10.0.0.3 ", "4420 ", NQN_A " " }, '\0', "10.0.0.3:4420", NQN_A },
+	{ "blanks before", { RDMA, 1, NVM, 4, " 10.0.0.4", " 4420", NQN_A }, '\0', "10.0.0.4:4420", NQN_A },
+	{ "NQN in upper case", { RDMA, 1, NVM, 5, "10.0.0.5", "4420", NQN_UP }, ' ', "10.0.0.5:4420", NQN_UP },
+	{ "address in upper case", { RDMA, 2, NVM, 6, "FE80::A", "4420", NQN_A }, ' ', "[FE80::A]:4420", NQN_A },
+	{ "SUBNQN of 256 bytes without an end",
+	  { RDMA, 1, NVM, 7, "10.0.0.7", "4420", LONG_64 LONG_64 LONG_64 LONG_64 }, ' ', NULL, NULL },
+	{ "IPv6 with a scope", { RDMA, 2, NVM, 8, "fe80::8%eth0", "4420", NQN_A }, ' ', "[fe80::8%eth0]:4420", NQN_A },
+	{ "unknown TRTYPE", { 77, 1, NVM, 9, "10.0.0.9", "4420", NQN_A }, ' ', NULL, NULL },
+	{ "TRTYPE 0", { 0, 1, NVM, 10, "10.0.0.10", "4420", NQN_A }, ' ', NULL, NULL },
+	{ "a port", { RDMA, 1, NVM, 11, "10.0.0.11", "4420", NQN_A }, ' ', "10.0.0.11:4420", NQN_A },
+	{ "its PORTID elsewhere", { RDMA, 1, NVM, 11, "10.0.0.12", "4420", NQN_A }, ' ', "10.0.0.12:4420", NQN_A },
+	{ "its PORTID again", { RDMA, 1, NVM, 11, "10.0.0.11", "4420", NQN_B }, ' ', "10.0.0.11:4420", NQN_B },
+	{ "nothing but zeroes", { 0, 0, 0, 0, "", "", "" }, '\0', NULL, NULL },
+};
+/* clang-format on */
+
+static void expect_odd(const struct nvmfr_discovery *d, uint32_t at, const struct odd_case *c)
+{
+	struct nvmfr_discovery_record record = get(d, at);
+	char uri[sizeof(record.uri)];
+
+	snprintf(uri, sizeof(uri), "nvmf+rdma://%s/%s", c->address, c->subnqn);
+	cr_expect_str_eq(record.uri, uri, "%s: %s", c->name, record.uri);
+	cr_expect_str_eq(record.subnqn, c->subnqn, "%s", c->name);
+	cr_expect_eq(record.portid, c->entry.portid, "%s", c->name);
+}
+
+Test(discovery, odd_fields)
+{
+	unsigned char *bytes = calloc(ARRAY_SIZE(odd), ENTRY);
+	struct nvmfr_discovery *d;
+	uint32_t at = 1, bad = 0;
+	struct flow f;
+
+	up(&f);
+	cr_assert_not_null(bytes);
+	for (size_t i = 0; i < ARRAY_SIZE(odd); i++)
+		make(bytes + i * ENTRY, &odd[i].entry, odd[i].pad);
+	cr_assert_eq(nvmfr_soft_discovery_set(f.target, bytes, ARRAY_SIZE(odd)), 0);
+	d = ask(&f, 0);
+	for (size_t i = 0; i < ARRAY_SIZE(odd); i++) {
+		bad += !odd[i].address;
+		if (odd[i].address)
+			expect_odd(d, at++, &odd[i]);
+	}
+	cr_expect(info(d).records == at && info(d).skipped == bad, "%u records, %u bad", info(d).records,
+		  info(d).skipped);
+	nvmfr_discovery_release(d);
+	free(bytes);
+	flow_down(&f);
+}
+
+/* ---- lengths --------------------------------------------------------------------------------- */
+
 /* Each chunk and the last, whatever is left of it. */
 Test(discovery, logs_of_every_length)
 {
@@ -457,6 +530,101 @@ static void never_a_mixture(uint32_t soft_flags)
 	changer.stop = true;
 	pthread_join(thread, NULL);
 	flow_down(&f);
+}
+
+/* The nth read of the log, counted from 1, and for ever after that if so. A log of one piece is read three times. */
+struct change_case {
+	const char *name;
+	uint32_t at[2]; /* 0: none */
+	bool on_and_on;
+	int err;
+	unsigned int reads;
+};
+
+/* A counter that moves between header and entries, or entries and the second look at it: all is read anew. */
+Test(discovery, a_counter_that_moves)
+{
+	static const struct change_case cases[] = {
+		{ "never", { 0, 0 }, false, 0, 3 },
+		{ "before all of it", { 1, 0 }, false, 0, 3 },
+		{ "between header and entries", { 2, 0 }, false, 0, 6 },
+		{ "behind the entries", { 3, 0 }, false, 0, 6 },
+		{ "twice", { 2, 5 }, false, 0, 9 },
+		{ "always", { 2, 0 }, true, -EAGAIN, 24 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct nvmfr_soft_fault fault =
+			flow_fault(NVMFR_SOFT_FAULT_LOG_CHANGE, 0, OPC_GET_LOG, LID_DISCOVERY, 0);
+		struct entry entry = { RDMA, 1, NVM, 3, "10.0.0.1", "4420", NQN_A };
+		uint64_t idle, commands;
+		struct nvmfr_discovery *d;
+		struct flow f;
+		int err;
+
+		up(&f);
+		set(f.target, &entry, 1, ' ');
+		nvmfr_discovery_release(ask(&f, NVMFR_DISCOVER_NO_REFERRALS));
+		idle = flow_counters(&f).commands - 3;
+		/* A match that passes the first entry is not looked at by it again. */
+		for (unsigned int k = 0; k < 2 && cases[i].at[k]; k++) {
+			fault.skip = cases[i].at[k] - 1 - k;
+			fault.count = cases[i].on_and_on ? 0 : 1;
+			flow_plan(&f, &fault);
+		}
+		err = nvmfr_discover(f.host, &f.opts, NVMFR_DISCOVER_NO_REFERRALS, &d);
+		commands = flow_counters(&f).commands - idle - idle - 3;
+		cr_expect_eq(err, cases[i].err, "%s: %d", cases[i].name, err);
+		cr_expect_eq(commands, cases[i].reads, "%s: %lu reads", cases[i].name, (unsigned long)commands);
+		if (!err)
+			cr_expect(info(d).records == 2 && get(d, 1).portid == 3, "%s", cases[i].name);
+		nvmfr_discovery_release(d);
+		flow_down(&f);
+	}
+}
+
+#define WORD(Offset, Value) (UINT64_C(Offset) << 32 | (Value))
+
+/* Headers that cannot be: GENCTR at 0, NUMREC at 8, RECFMT at 16. */
+Test(discovery, a_header_of_nonsense)
+{
+	static const struct {
+		const char *name;
+		uint64_t word;
+		uint32_t kind;
+		int err;
+		const char *says;
+	} cases[] = {
+		{ "no records", WORD(8, 0), NVMFR_SOFT_FAULT_LOG_WORD, 0, NULL },
+		{ "2^40 records", WORD(12, 256), NVMFR_SOFT_FAULT_LOG_WORD, -EIO, "entries from" },
+		{ "more records than there are", WORD(8, 9), NVMFR_SOFT_FAULT_LOG_WORD, -EIO, "entries from 8 on" },
+		{ "another format", WORD(16, 1), NVMFR_SOFT_FAULT_LOG_WORD, -EOPNOTSUPP, "record format 1" },
+		{ "the offset is ignored", 0, NVMFR_SOFT_FAULT_LOG_START, -EPROTO, "ignores the offset" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct nvmfr_soft_fault fault =
+			flow_fault(cases[i].kind, 0, OPC_GET_LOG, LID_DISCOVERY, cases[i].word);
+		struct entry entries[3];
+		struct nvmfr_discovery *d;
+		struct flow f;
+		int err;
+
+		up(&f);
+		for (uint16_t k = 0; k < ARRAY_SIZE(entries); k++)
+			entries[k] = (struct entry){ RDMA, 1, NVM, k, "10.0.0.1", "4420", NQN_A };
+		set(f.target, entries, ARRAY_SIZE(entries), ' ');
+		fault.count = 0;
+		flow_plan(&f, &fault);
+		err = nvmfr_discover(f.host, &f.opts, 0, &d);
+		cr_expect_eq(err, cases[i].err, "%s: %d", cases[i].name, err);
+		if (cases[i].says)
+			flow_says(cases[i].says);
+		else
+			cr_expect(info(d).records == 0 && info(d).logs == 1, "%s", cases[i].name);
+		nvmfr_discovery_release(d);
+		flow_down(&f);
+	}
 }
 
 Test(discovery, never_a_mixture, .timeout = 60)
