@@ -7,18 +7,29 @@
 enum { BLOCK = 512,
        OAES = 1 << 8 | 1 << 11, /* namespace attributes, ANA change */
        ANATT_S = 10,
-       STATUS_INACCESSIBLE = 0x0302 };
+       STATUS_INACCESSIBLE = 0x0302,
+       OPC_GET_LOG = 0x02,
+       LID_ANA = 0x0c,
+       LOG_HEADER = 16,
+       GROUP_HEADER = 32,
+       FIRST_NSID = LOG_HEADER + GROUP_HEADER };
 
-static void up(struct flow *f, uint16_t groups)
+static void up_with(struct flow *f, uint16_t groups, uint8_t mdts)
 {
 	struct nvmfr_soft_opts opts = flow_soft_opts();
 
 	opts.oaes = OAES;
+	opts.mdts = mdts;
 	opts.ana_groups = groups;
 	opts.anatt = ANATT_S;
 	opts.nn = 4096;
 	flow_host(f);
 	flow_target(f, &opts);
+}
+
+static void up(struct flow *f, uint16_t groups)
+{
+	up_with(f, groups, 8);
 }
 
 static void add(struct flow *f, uint32_t nsid, uint32_t group)
@@ -101,6 +112,121 @@ Test(ana, many_namespaces, .timeout = 120)
 	flow_down(&f);
 }
 
+/* 16 + 32 + 4 * 2040: 8,208 bytes, where a command carries 8,192. */
+Test(ana, a_log_longer_than_mdts, .timeout = 120)
+{
+	enum { MANY = (8208 - LOG_HEADER - GROUP_HEADER) / 4 };
+	struct flow f;
+
+	up_with(&f, 1, 1);
+	for (uint32_t i = 1; i <= MANY; i++)
+		add(&f, i, 1);
+	set(&f, 1, 1, NVMFR_ANA_NON_OPTIMIZED);
+	flow_connect(&f);
+	cr_expect_eq(flow_ctrl_info(&f).max_xfer_bytes, 8192);
+	for (uint32_t i = 1; i <= MANY; i++)
+		expect_state(&f, i, 1, NVMFR_ANA_NON_OPTIMIZED);
+	cr_expect_eq(told(&f), 0u);
+	set(&f, 1, 1, NVMFR_ANA_INACCESSIBLE);
+	cr_expect_eq(told(&f), 1u);
+	for (uint32_t i = 1; i <= MANY; i++)
+		expect_state(&f, i, 1, NVMFR_ANA_INACCESSIBLE);
+	flow_down(&f);
+}
+
+/* While it connects anew, at each command of that: what the log says in the end is what is known. */
+Test(ana, changes_while_it_is_connected_anew, .timeout = 60)
+{
+	uint32_t passes = 0;
+	bool live = false;
+	struct flow f;
+
+	up(&f, 2);
+	add(&f, 1, 1);
+	add(&f, 2, 2);
+	f.opts.ctrl_loss_timeout_ms = UINT32_MAX;
+	f.opts.reconnect_delay_ms = 100;
+	flow_connect(&f);
+	for (; !live; passes++) {
+		uint32_t before = passes % 2 ? NVMFR_ANA_OPTIMIZED : NVMFR_ANA_INACCESSIBLE,
+			 after = passes % 2 ? NVMFR_ANA_INACCESSIBLE : NVMFR_ANA_OPTIMIZED;
+
+		set(&f, 1, 1, before);
+		expect_state(&f, 1, 1, before);
+		nvmfr_soft_drop(f.target);
+		flow_settle(&f);
+		flow_advance_ms(&f, 200);
+		for (uint32_t i = 0; i < passes; i++)
+			cr_assert_eq(nvmfr_host_poll(f.host), 0);
+		live = nvmfr_ctrl_state(f.ctrl) == NVMFR_STATE_LIVE;
+		cr_assert_eq(nvmfr_soft_ana_set(f.target, 1, 1, after), 0);
+		cr_assert_eq(nvmfr_ctrl_wait(f.ctrl, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
+		flow_settle(&f);
+		expect_state(&f, 1, 1, after);
+		expect_state(&f, 2, 2, NVMFR_ANA_OPTIMIZED);
+	}
+	cr_expect_gt(passes, 10u, "%u", passes);
+	flow_down(&f);
+}
+
+#define WORD(Offset, Value) ((uint64_t)(Offset) << 32 | (Value))
+
+/* Groups 1 and 2 with a namespace each; what the log says is another thing. No read leads beyond what it can mean. */
+static const struct odd_case {
+	const char *name;
+	uint64_t word;
+	uint32_t states[2]; /* NVMFR_ANA_NONE: not told */
+} odd[] = {
+	{ "as it should be", WORD(4, 0), { NVMFR_ANA_NON_OPTIMIZED, NVMFR_ANA_OPTIMIZED } },
+	{ "NSID that is not there", WORD(FIRST_NSID, 77), { NVMFR_ANA_INACCESSIBLE, NVMFR_ANA_OPTIMIZED } },
+	{ "NSID 0", WORD(FIRST_NSID, 0), { NVMFR_ANA_INACCESSIBLE, NVMFR_ANA_OPTIMIZED } },
+	{ "NSID of all", WORD(FIRST_NSID, 0xffffffff), { NVMFR_ANA_INACCESSIBLE, NVMFR_ANA_OPTIMIZED } },
+	{ "no groups", WORD(8, 0), { NVMFR_ANA_INACCESSIBLE, NVMFR_ANA_INACCESSIBLE } },
+	{ "fewer groups than there are", WORD(8, 1), { NVMFR_ANA_NON_OPTIMIZED, NVMFR_ANA_INACCESSIBLE } },
+	{ "one group too many", WORD(8, 3), { NVMFR_ANA_NON_OPTIMIZED, NVMFR_ANA_OPTIMIZED } },
+	{ "as many groups as can be said", WORD(8, 0xffff), { NVMFR_ANA_NONE, NVMFR_ANA_NONE } },
+	{ "a group that is longer than the log", WORD(LOG_HEADER + 4, 100000), { NVMFR_ANA_NONE, NVMFR_ANA_NONE } },
+	{ "more namespaces than can be", WORD(LOG_HEADER + 4, 0xffffffff), { NVMFR_ANA_NONE, NVMFR_ANA_NONE } },
+	{ "reserved state", WORD(LOG_HEADER + 16, 7), { 7, NVMFR_ANA_OPTIMIZED } },
+};
+
+Test(ana, logs_of_nonsense, .timeout = 60)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(odd); i++) {
+		struct nvmfr_soft_fault fault =
+			flow_fault(NVMFR_SOFT_FAULT_LOG_WORD, 0, OPC_GET_LOG, LID_ANA, odd[i].word);
+		struct nvmfr_ns_info info = { .size = sizeof(info) };
+		uint64_t before;
+		struct flow f;
+
+		up(&f, 2);
+		add(&f, 1, 1);
+		add(&f, 2, 2);
+		set(&f, 1, 1, NVMFR_ANA_NON_OPTIMIZED);
+		fault.count = 0;
+		flow_plan(&f, &fault);
+		flow_connect(&f);
+		/* At connect, and after an event. */
+		for (unsigned int turn = 0; turn < 2; turn++) {
+			for (uint32_t k = 0; k < 2; k++) {
+				cr_assert_eq(nvmfr_ns_info(f.ctrl, k + 1, &info), 0, "%s", odd[i].name);
+				cr_expect_eq(info.ana_state, odd[i].states[k], "%s: namespace %u is %u", odd[i].name,
+					     k + 1, info.ana_state);
+			}
+			before = flow_counters(&f).commands;
+			cr_assert_eq(nvmfr_soft_notify(f.target, NVMFR_SOFT_NOTICE_ANA), 0);
+			flow_settle(&f);
+			cr_expect_leq(flow_counters(&f).commands - before, 600u, "%s", odd[i].name);
+		}
+		/* Later it says what is so. */
+		nvmfr_soft_fault_clear(f.target);
+		set(&f, 1, 1, NVMFR_ANA_INACCESSIBLE);
+		expect_state(&f, 1, 1, NVMFR_ANA_INACCESSIBLE);
+		expect_state(&f, 2, 2, NVMFR_ANA_OPTIMIZED);
+		flow_down(&f);
+	}
+}
+
 Test(ana, a_namespace_that_comes_has_its_state, .timeout = 60)
 {
 	struct flow f;
@@ -166,7 +292,8 @@ Test(ana, refused_with_the_states_status, .timeout = 60)
 /* No states: the namespaces are there all the same. */
 Test(ana, a_log_that_is_refused, .timeout = 60)
 {
-	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_STATUS, 0, 0x02, 0x0c, STATUS_INTERNAL_ERROR);
+	struct nvmfr_soft_fault fault =
+		flow_fault(NVMFR_SOFT_FAULT_STATUS, 0, OPC_GET_LOG, LID_ANA, STATUS_INTERNAL_ERROR);
 	struct flow f;
 
 	up(&f, 1);

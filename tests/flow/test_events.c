@@ -484,6 +484,48 @@ Test(events, passed_on_as_they_came)
 	}
 }
 
+/* All event requests that are out are completed at once, by as many events and one more: none is lost. */
+Test(events, all_requests_answered_at_once)
+{
+	static const uint32_t notices[] = { NVMFR_SOFT_NOTICE_ANA, NVMFR_SOFT_NOTICE_ERROR, NVMFR_SOFT_NOTICE_HEALTH,
+					    NVMFR_SOFT_NOTICE_VENDOR };
+	static const uint32_t types[] = { NVMFR_EVENT_NS_ADDED, NVMFR_EVENT_ANA_CHANGED, NVMFR_EVENT_ERROR,
+					  NVMFR_EVENT_HEALTH, NVMFR_EVENT_VENDOR };
+	uint64_t before;
+	struct flow f;
+
+	up(&f, OAES_ALL);
+	for (unsigned int round = 1; round <= 3; round++) {
+		unsigned int seen[NVMFR_EVENT_FAST_IO_FAIL + 1] = { 0 };
+		struct nvmfr_event event;
+
+		/* Another controller of this one's: its pages are not read yet. */
+		if (round > 1) {
+			nvmfr_qpair_destroy(f.qp);
+			cr_assert_eq(nvmfr_disconnect(f.ctrl, 1000), 0);
+			flow_connect(&f);
+			f.qp = flow_qpair(&f, 8);
+			expect(&f, NVMFR_EVENT_STATE, 0, NVMFR_STATE_LIVE);
+		}
+		add(&f, 1 + round, MIB, BLOCK);
+		for (size_t i = 0; i < ARRAY_SIZE(notices); i++)
+			notify(&f, notices[i]);
+		flow_idle_ms(&f, 1000);
+		while (nvmfr_host_events(f.host, &event, 1) == 1) {
+			seen[event.type]++;
+			cr_expect(event.ctrl == f.ctrl);
+		}
+		for (size_t i = 0; i < ARRAY_SIZE(types); i++)
+			cr_expect_eq(seen[types[i]], 1u, "round %u: %u of type %u", round, seen[types[i]], types[i]);
+		/* And no more work comes of it. */
+		before = flow_counters(&f).commands;
+		flow_idle_ms(&f, 1000);
+		cr_expect_eq(flow_counters(&f).commands, before);
+		flow_works(&f);
+	}
+	flow_down(&f);
+}
+
 /* A target that does not know the bits of health still tells of namespaces. */
 Test(events, health_refused)
 {

@@ -352,49 +352,214 @@ Test(silence, keep_alive_is_sent_under_load)
 	flow_down(&f);
 }
 
-/* Traffic counts: as long as there is any no Keep Alive is sent; without, they come at once. */
-Test(silence, keep_alive_by_traffic)
+/* A read a second for two minutes: how many Keep Alives go out beside them. KATO is 10 s. */
+static uint64_t keep_alives_beside_reads(struct flow *f, uint32_t flags)
 {
 	struct nvmfr_soft_opts opts = flow_soft_opts();
 	struct nvmfr_buffer *buf;
-	struct flow f = { 0 };
+	struct nvmfr_io io;
 	uint64_t before;
 
-	opts.flags = NVMFR_SOFT_TBKAS;
-	flow_up(&f, &opts);
-	buf = flow_alloc(&f, BLOCK);
-	before = flow_counters(&f).keep_alives;
+	opts.flags = flags;
+	flow_up(f, &opts);
+	buf = flow_alloc(f, BLOCK);
+	io = flow_io(f, NVMFR_OP_READ, 0, 1, buf, 0);
+	before = flow_counters(f).keep_alives;
 	for (unsigned int i = 0; i < 120; i++) {
-		struct nvmfr_io io = flow_io(&f, NVMFR_OP_READ, 0, 1, buf, 0);
-
-		flow_must(f.qp, &io);
-		flow_idle_ms(&f, 1000);
+		flow_must(f->qp, &io);
+		flow_idle_ms(f, 1000);
 	}
-	cr_expect_leq(flow_counters(&f).keep_alives, before + 1);
-	/* KATO is 10 s, and it is looked at every 2.5 s. */
+	flow_release(buf);
+	return flow_counters(f).keep_alives - before;
+}
+
+/* Traffic counts: as long as there is any no Keep Alive is sent; without, they come at once. */
+Test(silence, keep_alive_by_traffic)
+{
+	uint64_t before;
+	struct flow f;
+
+	cr_expect_leq(keep_alives_beside_reads(&f, NVMFR_SOFT_TBKAS), 1);
+	/* It is looked at every 2.5 s. */
 	before = flow_counters(&f).keep_alives;
 	flow_idle_ms(&f, 60000);
 	cr_expect_geq(flow_counters(&f).keep_alives, before + 22);
-	flow_release(buf);
 	flow_works(&f);
 	flow_down(&f);
 }
 
-Test(silence, keep_alive_as_often_as_the_granularity_allows)
+/* It does not: the target counts Keep Alives only, and would be gone after 10 s of reads. */
+Test(silence, keep_alive_beside_traffic)
 {
-	struct nvmfr_soft_opts opts = flow_soft_opts();
+	uint64_t sent;
 	struct flow f;
 
-	opts.kas = 100; /* 10 s */
-	flow_host(&f);
-	flow_target(&f, &opts);
-	f.opts.kato_ms = 15000;
-	flow_connect(&f);
-	cr_expect_eq(flow_ctrl_info(&f).kato_ms % 5000, 0);
-	flow_idle_ms(&f, 300000);
-	cr_expect_eq(nvmfr_ctrl_state(f.ctrl), NVMFR_STATE_LIVE);
+	sent = keep_alives_beside_reads(&f, 0);
+	cr_expect(sent >= 23 && sent <= 25, "%lu", (unsigned long)sent);
+	flow_works(&f);
 	flow_down(&f);
 }
+
+/* The target may count KATO in units of KAS, of 100 ms, or to the millisecond: twice a KATO is right for both. */
+Test(silence, keep_alive_whatever_the_granularity)
+{
+	static const struct {
+		uint16_t kas;
+		uint32_t kato_ms;
+	} cases[] = {
+		{ 1, 15000 },
+		{ 1, 15050 },
+		{ 100, 15000 },
+		{ 100, 10000 },
+		{ 100, 10001 },
+		{ 65535, 15000 },
+		{ 1, 100 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct nvmfr_soft_opts opts = flow_soft_opts();
+		uint64_t sent;
+		struct flow f;
+
+		opts.kas = cases[i].kas;
+		flow_host(&f);
+		flow_target(&f, &opts);
+		flow_ns(&f, MIB, BLOCK);
+		f.opts.kato_ms = cases[i].kato_ms;
+		flow_connect(&f);
+		cr_expect_eq(flow_ctrl_info(&f).kato_ms, cases[i].kato_ms);
+		flow_idle_ms(&f, 20 * cases[i].kato_ms);
+		sent = flow_counters(&f).keep_alives;
+		cr_expect_eq(nvmfr_ctrl_state(f.ctrl), NVMFR_STATE_LIVE, "%zu", i);
+		cr_expect(sent >= 39 && sent <= 41, "%zu: %lu in 20 timeouts", i, (unsigned long)sent);
+		f.qp = flow_qpair(&f, 8);
+		flow_works(&f);
+		flow_down(&f);
+	}
+}
+
+/* ---- a target that is slow --------------------------------------------------------------------- */
+
+enum { SLOW_MS = 3000,
+       READS = 16 };
+
+static struct nvmfr_latency read_latency(const struct flow *f)
+{
+	struct nvmfr_latency latency = { .size = sizeof(latency) };
+
+	cr_assert_eq(nvmfr_qpair_latency(f->qp, NVMFR_OP_READ, &latency), 0, "%s", nvmfr_last_error());
+	return latency;
+}
+
+static uint64_t losses_of(const struct flow *f)
+{
+	struct nvmfr_ctrl_stats stats = { .size = sizeof(stats) };
+
+	cr_assert_eq(nvmfr_ctrl_stats(f->ctrl, &stats), 0, "%s", nvmfr_last_error());
+	return stats.losses;
+}
+
+/* Connect, reads and a minute of Keep Alives against that fault: nothing fails. */
+static void slow_target(const struct nvmfr_soft_fault *fault, uint64_t least_ms)
+{
+	struct nvmfr_qpair_opts opts = flow_qpair_opts(READS);
+	struct nvmfr_completion done[READS];
+	struct flow_outcome o = { .n = READS };
+	struct nvmfr_buffer *buf;
+	struct flow f;
+
+	flow_host(&f);
+	flow_target(&f, NULL);
+	flow_ns(&f, MIB, BLOCK);
+	flow_plan(&f, fault);
+	flow_connect(&f);
+	opts.flags = NVMFR_QPAIR_STATS;
+	cr_assert_eq(flow_try_qpair(&f, &opts, &f.qp), 0, "%s", nvmfr_last_error());
+	buf = flow_alloc(&f, READS * BLOCK);
+	flow_reads(&f, buf, READS);
+	flow_wait(f.qp, done, READS);
+	flow_note(&o, done, READS);
+	flow_each_once(&o);
+	cr_expect_eq(flow_count(&o, 0), READS);
+	cr_expect_eq(read_latency(&f).count, READS);
+	cr_expect_geq(read_latency(&f).max_ns, least_ms * 1000000);
+	flow_idle_ms(&f, 60000);
+	cr_expect_eq(losses_of(&f), 0u);
+	flow_works(&f);
+	flow_release(buf);
+	flow_down(&f);
+}
+
+/* Posts no receive for 3 s: our SENDs are sent again by the NIC, and go on in order when it does. */
+Test(silence, a_target_without_receives)
+{
+	static const struct {
+		uint32_t qid, opcode, detail, skip;
+	} points[] = {
+		{ 0, OPC_FABRICS, FCTYPE_CONNECT, 0 },
+		{ 0, OPC_IDENTIFY, CNS_CTRL, 0 },
+		{ 0, OPC_KEEP_ALIVE, NVMFR_SOFT_ANY, 0 },
+		{ 1, OPC_FABRICS, FCTYPE_CONNECT, 0 },
+		{ 1, OPC_READ, NVMFR_SOFT_ANY, 0 },
+		{ 1, OPC_READ, NVMFR_SOFT_ANY, READS - 1 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(points); i++) {
+		struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_NOT_READY, points[i].qid, points[i].opcode,
+							   points[i].detail, SLOW_MS * 1000);
+
+		fault.skip = points[i].skip;
+		slow_target(&fault, points[i].opcode == OPC_READ ? SLOW_MS : 0);
+	}
+}
+
+/* Answers 3 s late: a third of KATO. */
+Test(silence, a_target_that_answers_late)
+{
+	static const struct {
+		uint32_t qid, opcode;
+	} points[] = { { 0, OPC_KEEP_ALIVE }, { 0, OPC_IDENTIFY }, { 1, OPC_FABRICS }, { 1, OPC_READ } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(points); i++) {
+		struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_DELAY, points[i].qid, points[i].opcode,
+							   NVMFR_SOFT_ANY, SLOW_MS * 1000);
+
+		fault.count = 5;
+		slow_target(&fault, points[i].opcode == OPC_READ ? SLOW_MS : 0);
+	}
+}
+
+/* For longer than a command may take: the association goes, and comes back. */
+Test(silence, a_target_without_receives_for_too_long)
+{
+	struct nvmfr_soft_fault fault =
+		flow_fault(NVMFR_SOFT_FAULT_NOT_READY, 1, OPC_READ, NVMFR_SOFT_ANY, 60000000);
+	struct nvmfr_completion done[READS];
+	struct flow_outcome o = { .n = READS };
+	struct nvmfr_buffer *buf;
+	struct flow f;
+
+	flow_host(&f);
+	flow_target(&f, NULL);
+	flow_ns(&f, MIB, BLOCK);
+	f.opts.ctrl_loss_timeout_ms = UINT32_MAX;
+	flow_connect(&f);
+	f.qp = queue_with_timeout(&f, 5000);
+	buf = flow_alloc(&f, READS * BLOCK);
+	flow_plan(&f, &fault);
+	flow_reads(&f, buf, READS);
+	flow_wait(f.qp, done, READS);
+	flow_note(&o, done, READS);
+	flow_each_once(&o);
+	cr_expect_eq(flow_count(&o, -ETIMEDOUT), READS);
+	cr_assert_eq(nvmfr_qpair_wait(f.qp, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
+	cr_expect_eq(losses_of(&f), 1u);
+	flow_works(&f);
+	flow_release(buf);
+	flow_down(&f);
+}
+
+/* ---- keep-alive that fails --------------------------------------------------------------------- */
 
 static void keep_alive_fails(uint32_t kind, uint64_t value, uint32_t count)
 {

@@ -160,30 +160,47 @@ static void *work(void *arg)
 
 /* ---- association ------------------------------------------------------------------------------ */
 
-static void worker_up(struct rig *rig, struct worker *w, unsigned int n, bool grouped)
+static void attach(struct rig *rig, struct worker *w)
 {
 	struct nvmfr_qpair_opts opts;
+
+	nvmfr_qpair_opts_init(&opts, sizeof(opts));
+	opts.depth = DEPTH;
+	opts.group = w->group;
+	for (unsigned int i = 0; i < w->n; i++) {
+		must(nvmfr_qpair_create(rig->ctrl, &opts, &w->qps[i]), "queue pair");
+		must(nvmfr_qpair_wait(w->qps[i], -1), "queue pair");
+	}
+}
+
+static void worker_up(struct rig *rig, struct worker *w, unsigned int n, bool grouped)
+{
 	struct nvmfr_group_opts gopts;
 
 	w->n = n;
 	nvmfr_group_opts_init(&gopts, sizeof(gopts));
 	if (grouped)
 		must(nvmfr_group_create(rig->host, &gopts, &w->group), "group");
-	nvmfr_qpair_opts_init(&opts, sizeof(opts));
-	opts.depth = DEPTH;
-	opts.group = w->group;
-	for (unsigned int i = 0; i < n; i++) {
-		must(nvmfr_qpair_create(rig->ctrl, &opts, &w->qps[i]), "queue pair");
-		must(nvmfr_qpair_wait(w->qps[i], -1), "queue pair");
-	}
+	attach(rig, w);
 	must(nvmfr_buffer_alloc(rig->host, (size_t)PLACES * BLOCK, -1, &w->buf), "buffer");
 	w->mem = nvmfr_buffer_addr(w->buf);
 }
 
-static void rig_up(struct rig *rig, uint32_t flags)
+static void connect_to(struct rig *rig, uint32_t loss_ms)
+{
+	struct nvmfr_ctrl_opts opts;
+
+	nvmfr_ctrl_opts_init(&opts, sizeof(opts));
+	opts.uri = URI;
+	opts.host_traddr = "127.0.0.1";
+	opts.ctrl_loss_timeout_ms = loss_ms;
+	opts.reconnect_delay_ms = 5;
+	must(nvmfr_connect(rig->host, &opts, &rig->ctrl), "connect");
+}
+
+static void rig_up(struct rig *rig, uint32_t flags, uint32_t loss_ms)
 {
 	struct nvmfr_host_opts hopts;
-	struct nvmfr_ctrl_opts opts;
 
 	*(void **)&pull = dlsym(RTLD_DEFAULT, "nullnic_remove");
 	*(void **)&plug = dlsym(RTLD_DEFAULT, "nullnic_insert");
@@ -194,12 +211,7 @@ static void rig_up(struct rig *rig, uint32_t flags)
 	hopts.flags = flags;
 	hopts.log_fn = listen_to;
 	must(nvmfr_host_create(&hopts, &rig->host), "host");
-	nvmfr_ctrl_opts_init(&opts, sizeof(opts));
-	opts.uri = URI;
-	opts.host_traddr = "127.0.0.1";
-	opts.ctrl_loss_timeout_ms = UINT32_MAX;
-	opts.reconnect_delay_ms = 5;
-	must(nvmfr_connect(rig->host, &opts, &rig->ctrl), "connect");
+	connect_to(rig, loss_ms);
 	must(nvmfr_ctrl_wait(rig->ctrl, -1), "connect");
 	worker_up(rig, &rig->workers[0], 1, false);
 	worker_up(rig, &rig->workers[1], QPAIRS, true);
@@ -291,7 +303,7 @@ Test(removal, twenty_under_load)
 	unsigned int before = open_descriptors();
 	struct rig rig;
 
-	rig_up(&rig, 0);
+	rig_up(&rig, 0, UINT32_MAX);
 	for (unsigned int k = 0; k < 2; k++)
 		cr_assert_eq(pthread_create(&rig.workers[k].thread, NULL, work, &rig.workers[k]), 0);
 	remove_often(&rig, false);
@@ -307,8 +319,72 @@ Test(removal, manual_host)
 {
 	struct rig rig;
 
-	rig_up(&rig, NVMFR_HOST_MANUAL);
+	rig_up(&rig, NVMFR_HOST_MANUAL, UINT32_MAX);
 	remove_often(&rig, true);
+	for (unsigned int k = 0; k < 2; k++)
+		while (!idle(&rig.workers[k]))
+			pass(&rig.workers[k], false);
+	rig_down(&rig);
+}
+
+/* ---- without a recovery ----------------------------------------------------------------------- */
+
+/* Once it is lost for good what was in flight is told, each once; then the queue pairs can go. */
+static void lose(struct worker *w)
+{
+	struct nvmfr_completion done[PLACES];
+	int got = 0;
+
+	while (got >= 0) {
+		got = w->group ? nvmfr_group_poll(w->group, done, PLACES) : nvmfr_poll(w->qps[0], done, PLACES);
+		for (int k = 0; k < got; k++)
+			end_io(w, &done[k]);
+		if (w->group && idle(w))
+			break;
+	}
+	cr_expect(idle(w), "not all was told");
+	for (unsigned int i = 0; i < w->n; i++) {
+		cr_expect_eq(nvmfr_qpair_wait(w->qps[i], 0), -ENOTCONN);
+		nvmfr_qpair_destroy(w->qps[i]);
+		w->qps[i] = NULL;
+	}
+}
+
+/* All I/O fails, the association is over; while there is no device a connect fails, and when it is back it works. */
+Test(removal, connected_anew_by_hand)
+{
+	struct nvmfr_completion done;
+	struct rig rig;
+
+	rig_up(&rig, NVMFR_HOST_MANUAL, 0);
+	for (unsigned int turn = 0; turn < REMOVALS; turn++) {
+		BEYOND(&rig, true, good, 50);
+		for (unsigned int k = 0; k < 2; k++)
+			for (unsigned int place = 0; place < rig.workers[k].n * DEPTH; place++)
+				if (!rig.workers[k].busy[place])
+					start_io(&rig.workers[k], place);
+		pull(turn % 2);
+		while (nvmfr_ctrl_state(rig.ctrl) == NVMFR_STATE_LIVE)
+			must(nvmfr_host_poll(rig.host), "host");
+		for (unsigned int k = 0; k < 2; k++)
+			lose(&rig.workers[k]);
+		must(nvmfr_disconnect(rig.ctrl, 1000), "disconnect");
+		/* The device is left by everybody, by a group when it is polled. */
+		while (pulled()) {
+			must(nvmfr_group_poll(rig.workers[1].group, &done, 1), "group");
+			must(nvmfr_host_poll(rig.host), "host");
+		}
+		connect_to(&rig, 0);
+		cr_expect_lt(nvmfr_ctrl_wait(rig.ctrl, -1), 0);
+		must(nvmfr_disconnect(rig.ctrl, 1000), "disconnect");
+		plug();
+		connect_to(&rig, 0);
+		must(nvmfr_ctrl_wait(rig.ctrl, -1), "connect");
+		for (unsigned int k = 0; k < 2; k++)
+			attach(&rig, &rig.workers[k]);
+	}
+	BEYOND(&rig, true, good, 50);
+	cr_expect(rig.workers[0].aborted >= REMOVALS && rig.workers[1].aborted >= REMOVALS, "none was in flight");
 	for (unsigned int k = 0; k < 2; k++)
 		while (!idle(&rig.workers[k]))
 			pass(&rig.workers[k], false);
