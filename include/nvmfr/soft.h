@@ -255,7 +255,11 @@ enum nvmfr_soft_fault_kind {
 	NVMFR_SOFT_FAULT_CM_SILENCE,     /**< never answers the connection request */
 	NVMFR_SOFT_FAULT_CM_UNREACHABLE, /**< the address does not answer */
 	NVMFR_SOFT_FAULT_CM_DISCONNECT,  /**< drops the connection right after it was established */
-	NVMFR_SOFT_FAULT_STUCK           /**< does not answer nor do it, but can be aborted: one command of a queue at a time */
+	NVMFR_SOFT_FAULT_STUCK,          /**< does not answer nor do it, but can be aborted: one command of a queue at a time */
+	NVMFR_SOFT_FAULT_LINGER          /**< answers `value` microseconds later. Until then a Read (of one descriptor,
+					      one of a queue at a time) has its data written again and again; with
+					      NVMFR_SOFT_THREAD also on a connection that was lost, until this
+					      host's own end of it is stopped */
 };
 
 /** Matches any value of that field. */

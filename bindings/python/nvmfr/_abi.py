@@ -221,6 +221,7 @@ class SoftFaultKind(enum.IntEnum):
     CM_UNREACHABLE = 15
     CM_DISCONNECT = 16
     STUCK = 17
+    LINGER = 18
 
 
 LOG_FN = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
