@@ -167,6 +167,7 @@ struct nvmfr_ctrl {
 	uint32_t *changed; /* of these the rest is known still; NULL: all are read */
 	uint32_t changed_count;
 	bool scan_all; /* what changed was told once and could not be read */
+	uint8_t scan_refusals; /* reads in a row that ended at a refusal which may pass */
 
 	/* ANA; see ana.h */
 	struct ana_reader ana; /* while the log is read */

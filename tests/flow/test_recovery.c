@@ -7,6 +7,7 @@
 #include <string.h>
 
 enum { BLOCK = 512,
+       DNR = 0x4000, /* of a status */
        MANY = 100,
        ROUNDS = 20 };
 
@@ -424,6 +425,47 @@ Test(recovery, another_namespace_is_not_read, .timeout = 60)
 	nvmfr_qpair_destroy(old);
 	flow_release(buf);
 	flow_down(&f);
+}
+
+struct refusal_case {
+	uint32_t cns, count;
+	uint64_t status;
+	int err; /* of a read by who knew the namespace before */
+};
+
+/* A namespace that cannot be read about for a moment is neither gone nor another one. */
+Test(recovery, a_refusal_that_passes, .timeout = 60)
+{
+	static const struct refusal_case cases[] = {
+		{ CNS_NS, 1, STATUS_INTERNAL_ERROR, 0 },
+		{ CNS_NS, 3, STATUS_INTERNAL_ERROR, 0 },
+		{ CNS_NS, 4, STATUS_INTERNAL_ERROR, -ENOENT },
+		{ CNS_NS, 1, STATUS_INTERNAL_ERROR | DNR, -ENOENT },
+		{ CNS_NS_DESCS, 1, STATUS_INTERNAL_ERROR, 0 },
+		{ CNS_NS_DESCS, 3, STATUS_INTERNAL_ERROR, 0 },
+		{ CNS_NS_DESCS, 4, STATUS_INTERNAL_ERROR, -ESTALE },
+		{ CNS_NS_DESCS, 1, STATUS_INTERNAL_ERROR | DNR, -ESTALE },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const struct refusal_case *c = &cases[i];
+		struct nvmfr_soft_fault fault =
+			flow_fault(NVMFR_SOFT_FAULT_STATUS, 0, OPC_IDENTIFY, c->cns, c->status);
+		struct flow f = recovering(60000, 100);
+		struct nvmfr_buffer *buf = flow_alloc(&f, BLOCK);
+		struct nvmfr_completion done;
+
+		fault.count = c->count;
+		flow_plan(&f, &fault);
+		nvmfr_soft_drop(f.target);
+		flow_settle(&f);
+		cr_assert_eq(nvmfr_qpair_wait(f.qp, FLOW_WAIT_MS), 0, "%zu: %s", i, nvmfr_last_error());
+		cr_expect_eq(nvmfr_read(f.qp, f.nsid, 0, 1, buf, 0, 0), c->err, "%zu", i);
+		if (!c->err)
+			flow_wait(f.qp, &done, 1);
+		flow_release(buf);
+		flow_down(&f);
+	}
 }
 
 /* Who waits meanwhile sleeps: what it used of its processor would show a loop. */
