@@ -284,7 +284,7 @@ static bool one_fault(struct soak *s, uint64_t i)
 	if (!all)
 		return true;
 	/* What waits for a queue that did not get so far shall not pile up. */
-	if (i % (4 * ALL_WAITED_FOR) == i % ALL_WAITED_FOR)
+	if (i / ALL_WAITED_FOR % 4 == 3)
 		nvmfr_soft_fault_clear(s->target);
 	if (dump(s, false))
 		return true;
