@@ -259,7 +259,11 @@ enum nvmfr_soft_fault_kind {
 	NVMFR_SOFT_FAULT_NOT_READY,      /**< has no receive posted (RNR): its SEND and those behind it wait `value` microseconds */
 	NVMFR_SOFT_FAULT_LOG_CHANGE,     /**< Get Log Page: the counters of ANA and discovery log move on just before */
 	NVMFR_SOFT_FAULT_LOG_START,      /**< Get Log Page: ignores the offset */
-	NVMFR_SOFT_FAULT_LOG_WORD        /**< Get Log Page: the four bytes at `value` >> 32 of the page are the low half of `value` */
+	NVMFR_SOFT_FAULT_LOG_WORD,       /**< Get Log Page: the four bytes at `value` >> 32 of the page are the low half of `value` */
+	NVMFR_SOFT_FAULT_LINGER          /**< answers `value` microseconds later. Until then a Read (of one descriptor,
+					      one of a queue at a time) has its data written again and again; with
+					      NVMFR_SOFT_THREAD also on a connection that was lost, until this
+					      host's own end of it is stopped */
 };
 
 /** Matches any value of that field. */

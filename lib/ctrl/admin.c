@@ -192,7 +192,7 @@ bool nvmfr__admin_abort(struct nvmfr_ctrl *ctrl, uint16_t qid, uint16_t cid)
 	/* ACL is 0's based. */
 	nvme_sqe_abort(&sqe, qid, cid);
 	if (ctrl->aborts > ctrl->id.acl ||
-	    nvmfr__qpair_post_raw(ctrl->admin, &sqe, TAG_ABORT | (uint64_t)qid << 32))
+	    nvmfr__qpair_post_raw(ctrl->admin, &sqe, TAG_ABORT | (uint64_t)qid << 32 | (uint64_t)cid << 48))
 		return false;
 	ctrl->aborts++;
 	ctrl->history.aborts++;
@@ -206,7 +206,8 @@ static void abort_answered(struct nvmfr_ctrl *ctrl, const struct nvmfr_completio
 {
 	ctrl->aborts--;
 	if (cpl->result || !nvme_abort_done(cpl->cqe_result))
-		nvmfr__ioqueue_abort_failed(ctrl, (uint16_t)(cpl->user_data >> 32));
+		nvmfr__ioqueue_not_aborted(ctrl, (uint16_t)(cpl->user_data >> 32),
+					   (uint16_t)(cpl->user_data >> 48));
 }
 
 /* ---- completions ----------------------------------------------------------------------------- */

@@ -170,6 +170,7 @@ struct nvmfr_ctrl {
 	uint32_t *changed; /* of these the rest is known still; NULL: all are read */
 	uint32_t changed_count;
 	bool scan_all; /* what changed was told once and could not be read */
+	uint8_t scan_refusals; /* reads in a row that ended at a refusal which may pass */
 
 	/* ANA; see ana.h */
 	struct ana_reader ana; /* while the log is read */
@@ -187,7 +188,7 @@ struct nvmfr_ctrl {
 #define TAG_STEP       UINT64_C(1)
 #define TAG_KEEP_ALIVE UINT64_C(2)
 #define TAG_AER	       UINT64_C(3)
-#define TAG_ABORT      UINT64_C(4) /* QID << 32 */
+#define TAG_ABORT      UINT64_C(4) /* QID << 32, CID << 48 */
 
 static inline uint64_t ctrl_now(const struct nvmfr_ctrl *ctrl)
 {
@@ -283,8 +284,8 @@ void nvmfr__ioqueue_event(struct entry *entry, const struct fab_event *ev);
 void nvmfr__ioqueue_lose_all(struct nvmfr_ctrl *ctrl);
 /* Until when a controller that is lost now may carry out what was sent to it; UINT64_MAX: nobody knows. */
 uint64_t nvmfr__ioqueue_doubt_ends(const struct nvmfr_ctrl *ctrl, uint64_t now);
-/* An Abort of a command of that queue was answered with no. */
-void nvmfr__ioqueue_abort_failed(struct nvmfr_ctrl *ctrl, uint16_t qid);
+/* The Abort of that command was answered with no. */
+void nvmfr__ioqueue_not_aborted(struct nvmfr_ctrl *ctrl, uint16_t qid, uint16_t cid);
 /* Whether any queue's owner has submitted something at this tick or later. */
 bool nvmfr__ioqueue_sent_since(const struct nvmfr_ctrl *ctrl, uint32_t tick);
 

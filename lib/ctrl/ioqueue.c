@@ -539,27 +539,35 @@ static void tell_far(struct entry *entry)
 		   link->ep->dev->numa_node, link->ep->dev->numa_node);
 }
 
+/* The oldest first: those that find no room wait for the next pass. */
 static void send_aborts(struct entry *entry)
 {
 	struct qpair_link *link = &entry->qp->link;
+	uint32_t sent = 0;
 
-	for (; link->aborts; link->aborts--) {
-		uint16_t cid = link->abort[link->aborts - 1];
+	for (; sent < link->aborts; sent++) {
+		uint16_t cid = link->abort[sent];
 
 		/* If it had to wait, that command may have been answered, and the CID may be a younger one's. */
 		if (nvmfr__qpair_over_time(entry->qp, cid) &&
 		    !nvmfr__admin_abort(entry->ctrl, entry->qid, cid))
-			return;
+			break;
 	}
+	link->aborts -= sent;
+	memmove(link->abort, link->abort + sent, link->aborts * sizeof(link->abort[0]));
 }
 
-void nvmfr__ioqueue_abort_failed(struct nvmfr_ctrl *ctrl, uint16_t qid)
+void nvmfr__ioqueue_not_aborted(struct nvmfr_ctrl *ctrl, uint16_t qid, uint16_t cid)
 {
 	for (struct entry *entry = ctrl->entries; entry; entry = entry->next) {
+		struct qpair_link *link = &entry->qp->link;
+
 		if (entry->qid != qid || entry->phase != ENTRY_LIVE)
 			continue;
-		entry->qp->link.abort_failed = true;
-		nvmfr__link_publish(&entry->qp->link);
+		/* Without room the owner is as patient as for an Abort without an answer. */
+		if (link->not_aborted_count < QPAIR_ABORTS)
+			link->not_aborted[link->not_aborted_count++] = cid;
+		nvmfr__link_publish(link);
 	}
 }
 

@@ -189,11 +189,32 @@ int nvmfr__answer_ns(struct nvmfr_ctrl *ctrl, uint64_t result)
 	return STEP_AGAIN;
 }
 
+enum { SCAN_REFUSALS = 3 };
+
+/*
+ * What is known already would be none, or another one, by a refusal that may pass (no DNR): all is read once more, a
+ * few times. One that stays is no reason to lose the others. 0: it is as the controller says.
+ */
+static int refused_for_now(struct nvmfr_ctrl *ctrl, uint32_t nsid, uint16_t status, const char *what)
+{
+	if (nvme_status_dnr(status) || ctrl->scan_refusals == SCAN_REFUSALS)
+		return 0;
+	ctrl->scan_refusals++;
+	return nvmfr__fail(-EIO, "namespace %u: %s refused with status 0x%04x, %s", nsid, what, status,
+			   nvme_status_name(status));
+}
+
 int nvmfr__refused_ns(struct nvmfr_ctrl *ctrl, uint16_t status)
 {
+	uint32_t nsid = ctrl->nsids[ctrl->nsid_at];
+	int err = nvmfr__ns_find(ctrl->ns, nsid) ? refused_for_now(ctrl, nsid, status, "Identify") : 0;
+
+	if (err)
+		return err;
+	ctrl->nsid_at++;
 	nvmfr__log(&ctrl->host->log, NVMFR_LOG_WARN,
 		   "%s: namespace %u is left out: Identify was refused, %s", ctrl->target.subnqn,
-		   ctrl->nsids[ctrl->nsid_at++], nvme_status_name(status));
+		   nsid, nvme_status_name(status));
 	return STEP_AGAIN;
 }
 
@@ -241,22 +262,28 @@ int nvmfr__answer_ns_descs(struct nvmfr_ctrl *ctrl, uint64_t result)
 	return STEP_AGAIN;
 }
 
-int nvmfr__refused_ns_descs(struct nvmfr_ctrl *ctrl, uint16_t status)
-{
-	nvmfr__log(&ctrl->host->log, NVMFR_LOG_INFO, "%s: namespace %u has no descriptors: %s",
-		   ctrl->target.subnqn, ctrl->ns_next->entries[ctrl->nsid_at++].nsid,
-		   nvme_status_name(status));
-	return STEP_AGAIN;
-}
-
-/* ---- what has changed ------------------------------------------------------------------------ */
-
 static bool is_another(const struct ns_entry *old, const struct ns_entry *new)
 {
 	return memcmp(old->nguid, new->nguid, sizeof(old->nguid)) != 0 ||
 	       memcmp(old->uuid, new->uuid, sizeof(old->uuid)) != 0 ||
 	       memcmp(old->eui64, new->eui64, sizeof(old->eui64)) != 0;
 }
+
+int nvmfr__refused_ns_descs(struct nvmfr_ctrl *ctrl, uint16_t status)
+{
+	const struct ns_entry *entry = &ctrl->ns_next->entries[ctrl->nsid_at];
+	const struct ns_entry *old = nvmfr__ns_find(ctrl->ns, entry->nsid);
+	int err = old && is_another(old, entry) ? refused_for_now(ctrl, entry->nsid, status, "descriptors") : 0;
+
+	if (err)
+		return err;
+	ctrl->nsid_at++;
+	nvmfr__log(&ctrl->host->log, NVMFR_LOG_INFO, "%s: namespace %u has no descriptors: %s",
+		   ctrl->target.subnqn, entry->nsid, nvme_status_name(status));
+	return STEP_AGAIN;
+}
+
+/* ---- what has changed ------------------------------------------------------------------------ */
 
 static uint64_t difference(const struct ns_entry *old, const struct ns_entry *new)
 {
@@ -330,6 +357,7 @@ int nvmfr__publish_ns(struct nvmfr_ctrl *ctrl)
 	if (!ctrl->ns_next)
 		return STEP_NEXT;
 	ctrl->ns_generation++;
+	ctrl->scan_refusals = 0;
 	mark_others(ctrl, ctrl->ns_next);
 	ctrl->ns = ctrl->ns_next;
 	ctrl->ns_next = NULL;

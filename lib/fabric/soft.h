@@ -120,6 +120,12 @@ struct soft_delayed {
 	struct nvme_cqe cqe;
 };
 
+/* A Read whose data keeps coming. */
+struct soft_linger {
+	uint64_t until_ns;
+	struct nvme_sqe sqe;
+};
+
 #define SOFT_STUCK   UINT32_C(0x10000)
 #define SOFT_ABORTED UINT32_C(0x20000)
 
@@ -163,6 +169,7 @@ struct soft_ep {
 	bool fused_waits;         /* a fused Compare came, its Write did not */
 	struct soft_ctrl *ctrl;   /* from Connect on */
 	struct soft_delayed *delayed;
+	struct soft_linger *linger; /* NULL: none */
 	uint32_t n_delayed;
 	bool holding;             /* SEND completions are held back until hold_ns */
 	bool drop_all;            /* found in a pass: the association ends after it */
@@ -480,6 +487,8 @@ uint16_t nvmfr__soft_identify(struct nvmfr_soft_target *target, const struct sof
 /* The SEND carries more than an SQE: finds it. False: the connection failed. */
 bool nvmfr__soft_capsule(struct soft_cmd *cmd);
 void nvmfr__soft_io(struct soft_cmd *cmd);
+/* The data of a Read that was done, once more. */
+void nvmfr__soft_read_again(struct soft_cmd *cmd);
 /* Moves exactly bytes between mem and what the SGL names. False: status is set, or the connection failed. */
 bool nvmfr__soft_transfer(struct soft_cmd *cmd, void *mem, uint32_t bytes, bool to_host);
 

@@ -291,6 +291,7 @@ static void soft_ep_destroy(struct fab_ep *base)
 	free(base->responses);
 	free(ep->sends);
 	free(ep->delayed);
+	free(ep->linger);
 	free(ep->cids);
 	free(ep->due_ns);
 	free(ep);

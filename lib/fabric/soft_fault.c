@@ -79,7 +79,7 @@ int nvmfr__soft_fault_add(struct nvmfr_soft_target *target, const struct nvmfr_s
 	struct soft_planned *plan;
 	uint32_t n;
 
-	if (fault->kind < NVMFR_SOFT_FAULT_STATUS || fault->kind > NVMFR_SOFT_FAULT_LOG_WORD)
+	if (fault->kind < NVMFR_SOFT_FAULT_STATUS || fault->kind > NVMFR_SOFT_FAULT_LINGER)
 		return nvmfr__fail(-EINVAL, "soft fault: kind %u is not known", fault->kind);
 	if (fault->kind == NVMFR_SOFT_FAULT_SHORT && fault->value >= FAB_RESPONSE_BYTES)
 		return nvmfr__fail(-EINVAL, "soft fault: a short response has fewer than %d bytes",

@@ -286,6 +286,15 @@ static void do_read(struct soft_cmd *cmd, const struct soft_ns *ns)
 		nvmfr__soft_count(&cmd->ep->counts.reads, 1);
 }
 
+void nvmfr__soft_read_again(struct soft_cmd *cmd)
+{
+	const struct soft_ns *ns = nvmfr__soft_ns_find(cmd->ep->target, from_le32(cmd->sqe->nsid));
+	struct range range;
+
+	if (ns && find_range(cmd, ns, &range))
+		nvmfr__soft_transfer(cmd, range.mem, (uint32_t)range.bytes, true);
+}
+
 static void do_write(struct soft_cmd *cmd, const struct soft_ns *ns)
 {
 	struct range range;

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- passes ----------------------------------------------------------------------------------- */
@@ -189,6 +190,31 @@ static void delay_response(struct soft_ep *ep, const struct nvme_cqe *cqe, uint6
 	};
 }
 
+/* To its end no later than the answer comes. */
+static void begin_linger(const struct soft_cmd *cmd, uint64_t us)
+{
+	struct soft_ep *ep = cmd->ep;
+
+	if (ep->linger || ep->qid == 0 || cmd->status || cmd->sqe->opcode != NVME_IO_READ ||
+	    nvme_sgl_type(&cmd->sqe->dptr) != NVME_SGL_KEYED)
+		return;
+	ep->linger = malloc(sizeof(*ep->linger));
+	if (ep->linger)
+		*ep->linger = (struct soft_linger){ .until_ns = nvmfr__soft_now(ep->target) + us * 1000,
+						    .sqe = *cmd->sqe };
+}
+
+static void linger(struct soft_ep *ep, uint64_t now)
+{
+	struct soft_cmd cmd = { .ep = ep, .sqe = &ep->linger->sqe };
+
+	nvmfr__soft_read_again(&cmd);
+	if (now < ep->linger->until_ns)
+		return;
+	free(ep->linger);
+	ep->linger = NULL;
+}
+
 static uint32_t first_delayed(const struct soft_ep *ep)
 {
 	uint32_t first = 0;
@@ -284,7 +310,9 @@ static void answer(struct soft_cmd *cmd, const struct nvmfr_soft_fault *fault)
 	struct soft_ep *ep = cmd->ep;
 	struct nvme_cqe cqe = make_cqe(ep, cmd->cid, cmd->result, cmd->status);
 
-	if (fault->kind == NVMFR_SOFT_FAULT_DELAY) {
+	if (fault->kind == NVMFR_SOFT_FAULT_LINGER)
+		begin_linger(cmd, fault->value);
+	if (fault->kind == NVMFR_SOFT_FAULT_DELAY || fault->kind == NVMFR_SOFT_FAULT_LINGER) {
 		delay_response(ep, &cqe, fault->value);
 		return;
 	}
@@ -372,14 +400,16 @@ static void answer_aborted(struct soft_ep *ep)
 bool nvmfr__soft_pass(struct soft_ep *ep)
 {
 	uint64_t posted = atomic_load_explicit(&ep->posted, memory_order_acquire);
-	bool timed = ep->latency_ns || ep->n_delayed || ep->holding || ep->not_ready_ns;
+	bool timed = ep->latency_ns || ep->n_delayed || ep->holding || ep->not_ready_ns || ep->linger;
 	uint64_t now = timed ? nvmfr__soft_now(ep->target) : 0;
 	int budget = SOFT_PASS_COMMANDS;
 
 	pass_begin(ep);
 	while (ep->received != posted && !nvmfr__soft_failed(ep))
 		receive_one(ep);
-	if (unlikely(ep->n_delayed || ep->holding))
+	if (unlikely(ep->linger))
+		linger(ep, now);
+	if (unlikely((ep->n_delayed || ep->holding) && !nvmfr__soft_failed(ep)))
 		release_held(ep, now);
 	if (unlikely(nvmfr__soft_aborts(ep)))
 		answer_aborted(ep);

@@ -30,6 +30,8 @@ static bool is_due(struct soft_ep *ep)
 {
 	uint64_t due;
 
+	if (ep->linger)
+		return true;
 	if (nvmfr__soft_failed(ep))
 		return false;
 	due = nvmfr__soft_next_due(ep, atomic_load(&ep->posted));
@@ -54,6 +56,8 @@ static uint64_t next_due(struct nvmfr_soft_target *target)
 	uint64_t due = SOFT_NEVER;
 
 	for (struct soft_ep *ep = target->eps; ep; ep = ep->target_next) {
+		if (ep->linger)
+			return 0;
 		if (nvmfr__soft_failed(ep))
 			continue;
 		due = nvmfr__min_u64(due, nvmfr__soft_next_due(ep, atomic_load(&ep->posted)));

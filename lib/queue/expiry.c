@@ -72,12 +72,13 @@ void nvmfr__qpair_check_timeouts(struct nvmfr_qpair *qp)
 			qp->qid, qp->expired, qp->expired == 1 ? "" : "s");
 }
 
-/* Some Abort was answered with no. The CQE may have been on its way already: a little patience. */
-void nvmfr__qpair_aborts_failed(struct nvmfr_qpair *qp)
+/* Its Abort was answered with no. The CQE may have been on its way already: a little patience. */
+void nvmfr__qpair_not_aborted(struct nvmfr_qpair *qp, uint16_t cid)
 {
-	for (uint32_t i = 0; i < qp->aborts; i++)
-		if (qp->seen_tick - qp->abort[i].tick < qp->abort_ticks)
-			qp->abort[i].tick = qp->seen_tick - qp->abort_ticks + 1;
+	struct qpair_abort *abort = find(qp, cid);
+
+	if (abort && qp->seen_tick - abort->tick < qp->abort_ticks)
+		abort->tick = qp->seen_tick - qp->abort_ticks + 1;
 }
 
 bool nvmfr__qpair_over_time(const struct nvmfr_qpair *qp, uint16_t cid)

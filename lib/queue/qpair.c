@@ -284,9 +284,8 @@ void nvmfr__qpair_adopt(struct nvmfr_qpair *qp)
 	qp->seen = atomic_load_explicit(qp->word, memory_order_acquire);
 	qp->recovering = link->recovering;
 	qp->fast_failed = link->fast_failed;
-	if (link->abort_failed)
-		nvmfr__qpair_aborts_failed(qp);
-	link->abort_failed = false;
+	while (link->not_aborted_count)
+		nvmfr__qpair_not_aborted(qp, link->not_aborted[--link->not_aborted_count]);
 	if (link->ns != qp->ns) {
 		nvmfr__ns_table_put(qp->ns);
 		qp->ns = nvmfr__ns_table_get(link->ns);

@@ -156,7 +156,8 @@ struct qpair_link {
 	void *entry; /* the service's own */
 	bool recovering; /* LINK_LOST to LINK_LIVE: it will be made anew */
 	bool fast_failed; /* while recovering: fast_io_fail_ms is over */
-	bool abort_failed; /* some Abort was answered with no */
+	uint8_t not_aborted_count;
+	uint16_t not_aborted[QPAIR_ABORTS]; /* CIDs whose Abort was answered with no */
 	uint64_t doubt_ns; /* LINK_LOST: until then a write may still be carried out; UINT64_MAX: for ever */
 	int err; /* LINK_LOST: why */
 	char sentence[256];
@@ -479,7 +480,7 @@ void nvmfr__link_abort(struct qpair_link *link, uint16_t cid);
 
 /* The service's tick moved. */
 void nvmfr__qpair_check_timeouts(struct nvmfr_qpair *qp);
-void nvmfr__qpair_aborts_failed(struct nvmfr_qpair *qp);
+void nvmfr__qpair_not_aborted(struct nvmfr_qpair *qp, uint16_t cid);
 /* Whether a command with this CID is in flight and over its time. The service, the host's lock held: a look at a
  * moment. */
 bool nvmfr__qpair_over_time(const struct nvmfr_qpair *qp, uint16_t cid);

@@ -101,6 +101,11 @@ void flow_host(struct flow *f)
 	f->frozen = true;
 }
 
+void flow_host_unfrozen(struct flow *f)
+{
+	open_host(f, NVMFR_HOST_MANUAL);
+}
+
 void flow_host_thread(struct flow *f)
 {
 	open_host(f, 0);

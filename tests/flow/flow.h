@@ -38,6 +38,7 @@ enum {
 	OPC_WRITE_ZEROES = 0x08,
 	OPC_IDENTIFY = 0x06,
 	OPC_SET_FEATURES = 0x09,
+	OPC_ABORT = 0x08,
 	OPC_EVENT_REQUEST = 0x0c,
 	OPC_KEEP_ALIVE = 0x18,
 	OPC_FABRICS = 0x7f,
@@ -82,6 +83,8 @@ struct flow {
 void flow_host(struct flow *f);
 /* With a service thread, in real time. */
 void flow_host_thread(struct flow *f);
+/* Manual, in real time: for a target with a thread. */
+void flow_host_unfrozen(struct flow *f);
 void flow_target(struct flow *f, const struct nvmfr_soft_opts *opts);
 uint32_t flow_ns(struct flow *f, uint64_t bytes, uint32_t block_bytes);
 /* Connects as f->opts say. On failure there is no controller, and the sentence stays. */

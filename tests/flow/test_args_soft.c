@@ -73,8 +73,8 @@ Test(args, soft_faults)
 
 	small_up(&f);
 	REFUSED(nvmfr_soft_fault_add(f.target, &fault), -EINVAL, "kind 0");
-	fault.kind = NVMFR_SOFT_FAULT_LOG_WORD + 1;
-	REFUSED(nvmfr_soft_fault_add(f.target, &fault), -EINVAL, "kind 22");
+	fault.kind = NVMFR_SOFT_FAULT_LINGER + 1;
+	REFUSED(nvmfr_soft_fault_add(f.target, &fault), -EINVAL, "kind 23");
 	fault.kind = NVMFR_SOFT_FAULT_SHORT;
 	fault.value = 16;
 	REFUSED(nvmfr_soft_fault_add(f.target, &fault), -EINVAL, "16");

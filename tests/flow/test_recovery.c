@@ -2,11 +2,13 @@
 /* A lost association is made anew, and its queue pairs with it: the same handles, each I/O told once. */
 #include "flow.h"
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { BLOCK = 512,
+       DNR = 0x4000, /* of a status */
        MANY = 100,
        ROUNDS = 20 };
 
@@ -610,7 +612,8 @@ static void *read_on(void *arg)
 		int err = nvmfr_read(qp, r->f->nsid, r->good, 1, buf, 0, 0);
 
 		r->failed = err && err != -EAGAIN;
-		err = nvmfr_wait(qp, &done, 1, 1, 20000);
+		/* Refused, there is nothing to wait for: a connection made meanwhile would not end it. */
+		err = err ? nvmfr_poll(qp, &done, 1) : nvmfr_wait(qp, &done, 1, 1, 20000);
 		r->failed = r->failed || err < 0;
 		if (err == 1 && done.result == 0)
 			r->good++;
@@ -724,6 +727,89 @@ Test(recovery, another_namespace_is_not_read, .timeout = 60)
 	nvmfr_qpair_destroy(old);
 	flow_release(buf);
 	flow_down(&f);
+}
+
+static bool moves(const struct flow *f, unsigned int looks)
+{
+	uint64_t before = flow_counters(f).bytes_moved;
+	bool moved = false;
+
+	for (unsigned int i = 0; i < looks && !moved; i++) {
+		sched_yield();
+		moved = flow_counters(f).bytes_moved != before;
+	}
+	return moved;
+}
+
+/* The old connection still brings data while it is known to be lost; not any more when the I/O is told. */
+Test(recovery, memory_is_the_callers_again, .timeout = 60)
+{
+	struct nvmfr_soft_opts soft = flow_soft_opts();
+	struct nvmfr_completion done;
+	struct nvmfr_buffer *buf;
+	struct flow f = { 0 };
+
+	flow_host_unfrozen(&f);
+	soft.flags = NVMFR_SOFT_THREAD;
+	flow_target(&f, &soft);
+	f.opts.ctrl_loss_timeout_ms = 60000;
+	f.nsid = flow_ns(&f, MIB, BLOCK);
+	flow_connect(&f);
+	f.qp = flow_qpair(&f, FLOW_DEPTH);
+	buf = flow_alloc(&f, BLOCK);
+	flow_plan_io(&f, NVMFR_SOFT_FAULT_LINGER, OPC_READ, UINT32_MAX);
+	flow_reads(&f, buf, 1);
+	cr_expect(moves(&f, UINT32_MAX));
+	nvmfr_soft_drop(f.target);
+	while (state_of(&f) == NVMFR_STATE_LIVE)
+		(void)nvmfr_host_poll(f.host);
+	cr_expect(moves(&f, UINT32_MAX), "lost, and not told");
+	cr_assert_eq(nvmfr_poll(f.qp, &done, 1), 1, "%s", nvmfr_last_error());
+	cr_expect_eq(done.result, -ECONNABORTED, "%d", done.result);
+	cr_expect(!moves(&f, 1000), "told");
+	flow_release(buf);
+	flow_down(&f);
+}
+
+struct refusal_case {
+	uint32_t cns, count;
+	uint64_t status;
+	int err; /* of a read by who knew the namespace before */
+};
+
+/* A namespace that cannot be read about for a moment is neither gone nor another one. */
+Test(recovery, a_refusal_that_passes, .timeout = 60)
+{
+	static const struct refusal_case cases[] = {
+		{ CNS_NS, 1, STATUS_INTERNAL_ERROR, 0 },
+		{ CNS_NS, 3, STATUS_INTERNAL_ERROR, 0 },
+		{ CNS_NS, 4, STATUS_INTERNAL_ERROR, -ENOENT },
+		{ CNS_NS, 1, STATUS_INTERNAL_ERROR | DNR, -ENOENT },
+		{ CNS_NS_DESCS, 1, STATUS_INTERNAL_ERROR, 0 },
+		{ CNS_NS_DESCS, 3, STATUS_INTERNAL_ERROR, 0 },
+		{ CNS_NS_DESCS, 4, STATUS_INTERNAL_ERROR, -ESTALE },
+		{ CNS_NS_DESCS, 1, STATUS_INTERNAL_ERROR | DNR, -ESTALE },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const struct refusal_case *c = &cases[i];
+		struct nvmfr_soft_fault fault =
+			flow_fault(NVMFR_SOFT_FAULT_STATUS, 0, OPC_IDENTIFY, c->cns, c->status);
+		struct flow f = recovering(60000, 100);
+		struct nvmfr_buffer *buf = flow_alloc(&f, BLOCK);
+		struct nvmfr_completion done;
+
+		fault.count = c->count;
+		flow_plan(&f, &fault);
+		nvmfr_soft_drop(f.target);
+		flow_settle(&f);
+		cr_assert_eq(nvmfr_qpair_wait(f.qp, FLOW_WAIT_MS), 0, "%zu: %s", i, nvmfr_last_error());
+		cr_expect_eq(nvmfr_read(f.qp, f.nsid, 0, 1, buf, 0, 0), c->err, "%zu", i);
+		if (!c->err)
+			flow_wait(f.qp, &done, 1);
+		flow_release(buf);
+		flow_down(&f);
+	}
 }
 
 /* Who waits meanwhile sleeps: what it used of its processor would show a loop. */

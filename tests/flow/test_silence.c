@@ -245,7 +245,7 @@ Test(silence, a_stuck_command_is_aborted)
 Test(silence, an_abort_that_is_not_answered)
 {
 	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_SILENCE, 1, OPC_READ, NVMFR_SOFT_ANY, 0);
-	struct nvmfr_soft_fault abort = flow_fault(NVMFR_SOFT_FAULT_SILENCE, 0, 0x08, NVMFR_SOFT_ANY, 0);
+	struct nvmfr_soft_fault abort = flow_fault(NVMFR_SOFT_FAULT_SILENCE, 0, OPC_ABORT, NVMFR_SOFT_ANY, 0);
 	struct nvmfr_qpair_opts opts = flow_qpair_opts(FLOW_DEPTH);
 	struct flow_outcome outcome = { .n = 20 };
 	struct nvmfr_completion done[20];
@@ -281,7 +281,7 @@ Test(silence, an_abort_that_is_not_answered)
  */
 Test(silence, an_abort_that_comes_too_late)
 {
-	struct nvmfr_soft_fault slow = flow_fault(NVMFR_SOFT_FAULT_DELAY, 0, 0x08, NVMFR_SOFT_ANY, 5000000);
+	struct nvmfr_soft_fault slow = flow_fault(NVMFR_SOFT_FAULT_DELAY, 0, OPC_ABORT, NVMFR_SOFT_ANY, 5000000);
 	struct nvmfr_qpair_opts opts = flow_qpair_opts(2);
 	struct nvmfr_completion done;
 	struct nvmfr_buffer *buf;
@@ -319,6 +319,93 @@ Test(silence, an_abort_that_comes_too_late)
 	flow_works(&f);
 	flow_down(&f);
 }
+
+/* ---- several Aborts -------------------------------------------------------------------------- */
+
+/* Reads that are answered so, one each 200 ms; then the answers to their Aborts, in the order of these. */
+struct aborts_case {
+	const char *name;
+	bool one_at_a_time;
+	struct {
+		uint32_t kind, ms;
+	} reads[3], aborts[3];
+	int32_t results[3];
+};
+
+static void plan_each(struct flow *f, uint32_t qid, uint32_t opcode, uint32_t kind, uint32_t ms)
+{
+	struct nvmfr_soft_fault fault = flow_fault(kind, qid, opcode, NVMFR_SOFT_ANY, ms * UINT64_C(1000));
+
+	if (kind)
+		flow_plan(f, &fault);
+}
+
+static struct flow aborts_up(const struct aborts_case *c, struct nvmfr_buffer **buf)
+{
+	struct nvmfr_qpair_opts opts = flow_qpair_opts(FLOW_DEPTH);
+	struct flow f = { 0 };
+
+	flow_host(&f);
+	flow_target(&f, NULL);
+	if (c->one_at_a_time)
+		flow_patch8(&f, CNS_CTRL, 258, 0); /* ACL */
+	f.nsid = flow_ns(&f, MIB, BLOCK);
+	flow_connect(&f);
+	opts.io_timeout_ms = 1000;
+	cr_assert_eq(flow_try_qpair(&f, &opts, &f.qp), 0, "%s", nvmfr_last_error());
+	*buf = flow_alloc(&f, BLOCK);
+	for (unsigned int i = 0; i < 3; i++)
+		plan_each(&f, 0, OPC_ABORT, c->aborts[i].kind, c->aborts[i].ms);
+	return f;
+}
+
+static void several_aborts(const struct aborts_case *c)
+{
+	struct nvmfr_completion done;
+	struct nvmfr_buffer *buf;
+	struct flow f = aborts_up(c, &buf);
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < 3; i++) {
+		struct nvmfr_io io = flow_io(&f, NVMFR_OP_READ, i, 1, buf, 0);
+
+		io.user_data = i;
+		plan_each(&f, 1, OPC_READ, c->reads[i].kind, c->reads[i].ms);
+		cr_assert_eq(nvmfr_submit(f.qp, &io, 1), 1, "%s: %s", c->name, nvmfr_last_error());
+		if (nvmfr_wait(f.qp, &done, 1, 1, 200) == 1)
+			n += done.user_data == i && c->results[i] == done.result;
+	}
+	while (nvmfr_wait(f.qp, &done, 1, 1, 20000) == 1) {
+		cr_expect_eq(done.result, c->results[done.user_data], "%s: read %u: %d", c->name,
+			     (unsigned int)done.user_data, done.result);
+		n++;
+	}
+	cr_expect_eq(n, 3u, "%s: %u ended", c->name, n);
+	flow_release(buf);
+	flow_works(&f);
+	flow_down(&f);
+}
+
+#define DELAY	NVMFR_SOFT_FAULT_DELAY
+#define STUCK	NVMFR_SOFT_FAULT_STUCK
+#define SILENCE NVMFR_SOFT_FAULT_SILENCE
+
+/* clang-format off */
+Test(silence, several_aborts)
+{
+	static const struct aborts_case cases[] = {
+		{ "what answers one Abort with no says nothing of another's", false,
+		  { { DELAY, 1900 }, { DELAY, 4000 }, { 0, 0 } },
+		  { { DELAY, 700 }, { DELAY, 5000 }, { 0, 0 } }, { 0, 0, 0 } },
+		{ "of those that wait the oldest goes out first", true,
+		  { { DELAY, 2500 }, { STUCK, 0 }, { DELAY, 5000 } },
+		  { { DELAY, 1900 }, { DELAY, 0 }, { SILENCE, 0 } }, { 0, -ETIMEDOUT, 0 } },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		several_aborts(&cases[i]);
+}
+/* clang-format on */
 
 /* ---- keep-alive ------------------------------------------------------------------------------ */
 

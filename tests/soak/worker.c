@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REGION = MAX_BLOCKS * BLOCK,
-       WORDS = BLOCK / 8,
+enum { WORDS = BLOCK / 8,
        POISON = 0xa5,
-       DONE = 32 };
+       DONE = 32,
+       REOPEN_TRIES = 20 };
 
 static unsigned char poison[REGION];
 
@@ -92,6 +92,41 @@ static uint64_t written(const struct slot *slot, uint64_t i)
 	return slot->io.op == NVMFR_OP_WRITE ? slot->value + i : 0;
 }
 
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static void check_poison(struct worker *w, const unsigned char *memory, size_t from, const char *when)
+{
+	if (memcmp(memory + from, poison + from, REGION - from) != 0)
+		fail(w, "memory at %p was written %s", (const void *)memory, when);
+}
+
+/* Poisoned, at the end of those that rest. */
+static void lay_down(struct worker *w, unsigned char *memory)
+{
+	memcpy(memory, poison, REGION);
+	w->resting[(w->first + w->rest++) % REGIONS] = memory;
+}
+
+/* The one that was out of use for the longest. */
+static unsigned char *take_up(struct worker *w)
+{
+	unsigned char *memory = w->resting[w->first];
+
+	w->first = (w->first + 1) % REGIONS;
+	w->rest--;
+	check_poison(w, memory, 0, "after its completion");
+	return memory;
+}
+
+/* It was not used after all. */
+static void put_back(struct worker *w, unsigned char *memory)
+{
+	memcpy(memory, poison, REGION);
+	w->first = (w->first + REGIONS - 1) % REGIONS;
+	w->resting[w->first] = memory;
+	w->rest++;
+}
+
 /* ---- making I/Os ----------------------------------------------------------------------------- */
 
 static bool range_is_free(const struct worker *w, uint64_t first, uint64_t n)
@@ -120,7 +155,8 @@ static uint8_t choose_op(struct worker *w)
 
 static void place_data(struct worker *w, struct slot *slot, bool vec)
 {
-	uint64_t offset = (uint64_t)(slot - w->slots) * REGION, n = slot->io.nblocks;
+	uint64_t offset = (uint64_t)(slot->memory - (unsigned char *)nvmfr_buffer_addr(w->buf));
+	uint64_t n = slot->io.nblocks;
 
 	if (slot->io.op == NVMFR_OP_WRITE_ZEROES)
 		return;
@@ -155,7 +191,8 @@ static bool make(struct worker *w, struct slot *slot)
 	uint8_t op = choose_op(w);
 
 	slot->foreign = false;
-	if (soak_below(&w->random, 32) == 0) {
+	/* By paths it would wait until that namespace is there. */
+	if (!w->mpath && soak_below(&w->random, 32) == 0) {
 		make_foreign(w, slot);
 		return true;
 	}
@@ -186,20 +223,14 @@ static void set_busy(struct worker *w, const struct slot *slot, bool busy)
 		blocks_of(w, slot)[i].busy = busy;
 }
 
-static void check_poison(struct worker *w, const struct slot *slot, size_t from, const char *when)
-{
-	if (memcmp(slot->memory + from, poison + from, REGION - from) != 0)
-		fail(w, "slot %td: its memory was written %s, outside of what was asked for",
-		     slot - w->slots, when);
-}
-
 /* 1: it is out. */
 static int send(struct worker *w, struct slot *slot)
 {
 	int n;
 
 	slot->io.user_data = (uint64_t)++slot->generation << 8 | (uint64_t)(slot - w->slots);
-	n = nvmfr_submit(w->qp, &slot->io, 1);
+	slot->trouble = w->trouble;
+	n = queues_submit(w, &slot->io);
 	if (n != 1)
 		return n;
 	slot->in_flight = true;
@@ -211,15 +242,16 @@ static int send(struct worker *w, struct slot *slot)
 
 static void submit(struct worker *w, struct slot *slot)
 {
-	int n;
+	int n = 0;
 
-	check_poison(w, slot, 0, "after its completion");
-	if (!make(w, slot))
-		return;
-	n = send(w, slot);
+	slot->memory = take_up(w);
+	if (make(w, slot))
+		n = send(w, slot);
 	if (n == 1)
 		return;
-	memcpy(slot->memory, poison, REGION);
+	put_back(w, slot->memory);
+	if (n == 0)
+		return;
 	/* The other namespace went, or shrank. */
 	if (n != -EAGAIN && !(slot->foreign && (n == -ENOENT || n == -ERANGE)))
 		fail(w, "submit: %d, %s", n, nvmfr_last_error());
@@ -270,8 +302,54 @@ static void end_read(struct worker *w, const struct slot *slot)
 	}
 }
 
+static bool is_issued_again(const struct worker *w, const struct slot *slot)
+{
+	return w->retry == NVMFR_RETRY_ALL || (w->retry == NVMFR_RETRY_READS && slot->io.op == NVMFR_OP_READ);
+}
+
+static bool is_path_status(uint16_t status)
+{
+	return (status >> 8 & 7) == 3;
+}
+
+/* Issued again as often as it is documented to be. */
+static bool is_given_up(const struct worker *w, const struct slot *slot)
+{
+	return queues_trouble(w) - slot->trouble > queues_outlived(w);
+}
+
+/* Of several commands one may have failed already when the others were lost. */
+static bool is_spoilt(struct worker *w, const struct slot *slot)
+{
+	bool several = slot->io.nblocks > COMMAND_BLOCKS || slot->io.flags & NVMFR_IO_VEC;
+	bool may = !w->mpath && several;
+
+	if (may)
+		atomic_fetch_add(&w->spoilt, 1);
+	return may;
+}
+
+/* Whether an I/O may end so, with what was asked for. */
+static bool may_end(struct worker *w, const struct slot *slot, const struct nvmfr_completion *done)
+{
+	bool again = is_issued_again(w, slot);
+
+	if (slot->foreign)
+		return true;
+	switch (done->result) {
+	case -EREMOTEIO:
+		return done->status == INJECTED_STATUS || (w->mpath && !again && is_path_status(done->status));
+	case -ECONNABORTED: return !again || is_given_up(w, slot) || is_spoilt(w, slot);
+	case -ETIMEDOUT: return !again || !w->mpath || is_given_up(w, slot);
+	default: return true;
+	}
+}
+
 static void count(struct worker *w, const struct slot *slot, const struct nvmfr_completion *done)
 {
+	if (!may_end(w, slot, done))
+		fail(w, "an I/O, op %u, of %" PRIu64 " blocks ended with %d, status %04x, although retry is %u",
+		     slot->io.op, slot->io.nblocks, done->result, done->status, w->retry);
 	switch (done->result) {
 	case 0: atomic_fetch_add(&w->good, 1); break;
 	case -EREMOTEIO: atomic_fetch_add(&w->refused, 1); break;
@@ -295,25 +373,22 @@ static void end(struct worker *w, const struct nvmfr_completion *done)
 	w->in_flight--;
 	set_busy(w, slot, false);
 	count(w, slot, done);
-	check_poison(w, slot, slot->io.op == NVMFR_OP_WRITE_ZEROES ? 0 : slot->io.nblocks * BLOCK, "in flight");
+	check_poison(w, slot->memory, slot->io.op == NVMFR_OP_WRITE_ZEROES ? 0 : slot->io.nblocks * BLOCK,
+		     "in flight, outside of what was asked for");
 	if (writes(slot))
 		end_write(w, slot, done->result == 0);
 	else if (done->result == 0 && !slot->foreign)
 		end_read(w, slot);
-	memcpy(slot->memory, poison, REGION);
+	lay_down(w, slot->memory);
 }
 
-/* Ways of collecting take turns: polls, sleeps, the group's. */
+/* Polls and sleeps take turns. */
 static void collect(struct worker *w)
 {
 	struct nvmfr_completion done[DONE];
 	bool sleep = w->in_flight && soak_below(&w->random, 2);
-	int n;
+	int n = queues_collect(w, done, DONE, sleep);
 
-	if (w->group)
-		n = sleep ? nvmfr_group_wait(w->group, done, 1, DONE, 5) : nvmfr_group_poll(w->group, done, DONE);
-	else
-		n = sleep ? nvmfr_wait(w->qp, done, 1, DONE, 5) : nvmfr_poll(w->qp, done, DONE);
 	if (n < 0)
 		fail(w, "poll: %d, %s", n, nvmfr_last_error());
 	for (int i = 0; i < n; i++)
@@ -323,6 +398,35 @@ static void collect(struct worker *w)
 }
 
 /* ---- the thread ------------------------------------------------------------------------------ */
+
+/* What was in flight gets no completion, and its memory is the worker's again. */
+static void forget(struct worker *w, struct slot *slot)
+{
+	slot->in_flight = false;
+	w->in_flight--;
+	set_busy(w, slot, false);
+	atomic_fetch_add(&w->forgotten, 1);
+	if (writes(slot))
+		end_write(w, slot, false);
+	lay_down(w, slot->memory);
+}
+
+static void reopen(struct worker *w)
+{
+	int err = queues_close(w);
+
+	for (unsigned int i = 0; i < SLOTS; i++)
+		if (w->slots[i].in_flight)
+			forget(w, &w->slots[i]);
+	err = err ? err : queues_open(w);
+	/* A fault that meets its first connection ends it. */
+	for (unsigned int i = 0; err && i < REOPEN_TRIES; i++) {
+		err = queues_close(w);
+		err = err ? err : queues_open(w);
+	}
+	if (err)
+		fail(w, "another queue pair: %d, %s", err, nvmfr_last_error());
+}
 
 /* The whole of it, block by block, until each is known. */
 static void read_all(struct worker *w)
@@ -336,8 +440,10 @@ static void read_all(struct worker *w)
 					      .nsid = STEADY_NSID,
 					      .lba = (uint64_t)w->index * BLOCKS_OF_ALL + first,
 					      .nblocks = 8 };
+		slot->memory = take_up(w);
 		place_data(w, slot, false);
-		(void)send(w, slot);
+		if (send(w, slot) != 1)
+			put_back(w, slot->memory);
 		do
 			collect(w);
 		while (w->in_flight && !atomic_load(&w->failed));
@@ -348,29 +454,22 @@ static void read_all(struct worker *w)
 
 static int set_up(struct worker *w)
 {
-	struct nvmfr_qpair_opts opts;
-	int err;
+	const size_t bytes = (size_t)REGIONS * REGION;
+	int err = nvmfr_buffer_alloc(w->host, bytes, -1, &w->buf);
 
-	nvmfr_qpair_opts_init(&opts, sizeof(opts));
-	opts.depth = SLOTS * 2;
-	opts.io_timeout_ms = 300;
-	opts.flags = w->index % 2 ? NVMFR_QPAIR_STATS : 0;
-	opts.retry = w->index < 2 ? NVMFR_RETRY_NONE : NVMFR_RETRY_READS;
-	err = w->index % 2 ? nvmfr_group_create(w->host, NULL, &w->group) : 0;
-	opts.group = w->group;
-	/* A fault may be in the way already. */
-	do
-		err = err && err != -EAGAIN ? err : nvmfr_qpair_create(w->ctrl, &opts, &w->qp);
-	while (err == -EAGAIN);
-	err = err ? err : nvmfr_buffer_alloc(w->host, (size_t)SLOTS * REGION, -1, &w->buf);
-	if (err) {
-		fail(w, "set-up: %s", nvmfr_last_error());
-		return err;
-	}
-	for (unsigned int i = 0; i < SLOTS; i++)
-		w->slots[i].memory = (unsigned char *)nvmfr_buffer_addr(w->buf) + (size_t)i * REGION;
-	memset(nvmfr_buffer_addr(w->buf), POISON, (size_t)SLOTS * REGION);
-	return nvmfr_qpair_wait(w->qp, 20000);
+	for (unsigned int i = 0; !err && i < REGIONS; i++)
+		lay_down(w, (unsigned char *)nvmfr_buffer_addr(w->buf) + (size_t)i * REGION);
+	return err ? err : queues_open(w);
+}
+
+static void tear_down(struct worker *w)
+{
+	if (queues_close(w))
+		fail(w, "group: %s", nvmfr_last_error());
+	while (w->rest && !atomic_load(&w->failed))
+		(void)take_up(w);
+	if (nvmfr_buffer_release(w->buf))
+		fail(w, "buffer: %s", nvmfr_last_error());
 }
 
 void *worker_run(void *arg)
@@ -379,8 +478,11 @@ void *worker_run(void *arg)
 
 	w->next_value = (uint64_t)(w->index + 1) << 56;
 	if (set_up(w))
-		fail(w, "queue pair: %s", nvmfr_last_error());
+		fail(w, "set-up: %s", nvmfr_last_error());
 	while (!atomic_load(w->stop) && !atomic_load(&w->failed)) {
+		w->trouble = queues_trouble(w);
+		if (atomic_exchange(&w->reopen, false))
+			reopen(w);
 		for (unsigned int i = 0; i < SLOTS; i++)
 			if (!w->slots[i].in_flight)
 				submit(w, &w->slots[i]);
@@ -389,13 +491,7 @@ void *worker_run(void *arg)
 	while (w->in_flight && !atomic_load(&w->failed))
 		collect(w);
 	read_all(w);
-	nvmfr_qpair_destroy(w->qp);
-	for (unsigned int i = 0; i < SLOTS && w->buf && !atomic_load(&w->failed); i++)
-		check_poison(w, &w->slots[i], 0, "after the end");
-	if (nvmfr_buffer_release(w->buf))
-		fail(w, "buffer: %s", nvmfr_last_error());
-	if (w->group && nvmfr_group_destroy(w->group))
-		fail(w, "group: %s", nvmfr_last_error());
+	tear_down(w);
 	return NULL;
 }
 

@@ -110,6 +110,65 @@ Test(soft_fault, early_answer_before_the_send_is_done)
 	rig_down(&rig);
 }
 
+Test(soft_fault, lingering_data_comes_until_the_answer)
+{
+	struct rig rig;
+	struct nvme_sqe sqe;
+	struct nvme_cqe cqe;
+
+	rig_up(&rig, NULL);
+	nvmfr__clock_freeze(&rig.clock);
+	rig_plan(&rig, NVMFR_SOFT_FAULT_LINGER, 10);
+	sqe = rig_rw(&rig, NVME_IO_READ, 0, 1);
+	rig_post(&rig.io, &sqe, NULL);
+	for (int i = 0; i < 3; i++) {
+		memset(rig.data, POISON, 512);
+		cr_expect_eq(rig_poll(&rig.io, &cqe), 0, "%d: no answer", i);
+		cr_expect_eq(rig.data[511], 0, "%d: data", i);
+	}
+	nvmfr__clock_advance_ns(&rig.clock, 10000);
+	cr_expect_eq(rig_poll(&rig.io, &cqe), 1, "answered");
+	memset(rig.data, POISON, 512);
+	rig_poll(&rig.io, &cqe);
+	cr_expect_eq(rig.data[0], POISON, "nothing comes after it");
+	rig_down(&rig);
+}
+
+/* The target's thread writes what no test may look at meanwhile: what it moved is looked at. */
+static bool moves(struct rig *rig, unsigned int looks)
+{
+	uint64_t before = rig_counters(rig).bytes_moved;
+	bool moved = false;
+
+	for (unsigned int i = 0; i < looks && !moved; i++) {
+		sched_yield();
+		moved = rig_counters(rig).bytes_moved != before;
+	}
+	return moved;
+}
+
+Test(soft_fault, lingering_data_ends_with_the_endpoint_only)
+{
+	struct nvmfr_soft_opts opts;
+	struct rig rig;
+	struct nvme_sqe sqe;
+
+	nvmfr__soft_opts_default(&opts);
+	opts.flags = NVMFR_SOFT_THREAD;
+	rig_up(&rig, &opts);
+	rig_plan(&rig, NVMFR_SOFT_FAULT_LINGER, UINT32_MAX);
+	sqe = rig_rw(&rig, NVME_IO_READ, 0, 1);
+	rig_post(&rig.io, &sqe, NULL);
+	cr_expect(moves(&rig, UINT32_MAX), "live");
+	nvmfr__soft_drop(rig.target);
+	cr_expect(moves(&rig, UINT32_MAX), "dropped by the target");
+	ops->ep_disconnect(rig.io.ep);
+	cr_expect(moves(&rig, UINT32_MAX), "disconnected by this host");
+	ops->ep_stop(rig.io.ep);
+	cr_expect(!moves(&rig, 1000), "stopped");
+	rig_down(&rig);
+}
+
 struct end_case {
 	uint32_t kind;
 	const char *text;

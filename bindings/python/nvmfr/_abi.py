@@ -226,6 +226,7 @@ class SoftFaultKind(enum.IntEnum):
     LOG_CHANGE = 19
     LOG_START = 20
     LOG_WORD = 21
+    LINGER = 22
 
 
 LOG_FN = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
