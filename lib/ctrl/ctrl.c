@@ -100,6 +100,7 @@ void nvmfr__ctrl_forget(struct nvmfr_ctrl *ctrl)
 	nvmfr__qpair_free(ctrl->admin);
 	nvmfr__ns_scan_end(ctrl);
 	nvmfr__ns_table_put(ctrl->ns);
+	nvmfr__ns_table_put(ctrl->ns_gone);
 	nvmfr__passthrough_free(ctrl);
 	free(ctrl->page);
 	free(ctrl);

@@ -166,6 +166,7 @@ struct nvmfr_ctrl {
 	uint32_t ns_generation; /* of ns */
 	uint32_t *nsids; /* while the list is read */
 	uint32_t nsid_count, nsid_at;
+	struct ns_table *ns_gone; /* what had an NSID that nobody has now; NULL: none */
 	struct ns_table *ns_next;
 	uint32_t *changed; /* of these the rest is known still; NULL: all are read */
 	uint32_t changed_count;

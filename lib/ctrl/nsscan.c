@@ -189,7 +189,8 @@ int nvmfr__answer_ns(struct nvmfr_ctrl *ctrl, uint64_t result)
 	return STEP_AGAIN;
 }
 
-enum { SCAN_REFUSALS = 3 };
+enum { SCAN_REFUSALS = 3,
+       NS_GONE_MAX = 1024 };
 
 /*
  * What is known already would be none, or another one, by a refusal that may pass (no DNR): all is read once more, a
@@ -338,27 +339,69 @@ static void tell_differences(struct nvmfr_ctrl *ctrl, const struct ns_table *bef
 		   ctrl->target.subnqn, before->count, after->count);
 }
 
-/* Who knows a namespace by its NSID shall not read another one by it. */
+/* Who knows a namespace by its NSID shall not read another one by it, also if there was none in between. */
 static void mark_others(const struct nvmfr_ctrl *ctrl, struct ns_table *table)
 {
 	for (uint32_t i = 0; i < table->count; i++) {
 		struct ns_entry *new = &table->entries[i];
 		const struct ns_entry *old = nvmfr__ns_find(ctrl->ns, new->nsid);
 
+		if (!old)
+			old = nvmfr__ns_find(ctrl->ns_gone, new->nsid);
 		if (old)
 			new->another = is_another(old, new) ? ctrl->ns_generation : old->another;
 	}
 }
 
+/* The first one above nsid that is or was there, and is not in table. */
+static const struct ns_entry *gone_after(const struct nvmfr_ctrl *ctrl, const struct ns_table *table, uint32_t nsid)
+{
+	for (;;) {
+		const struct ns_entry *is = nvmfr__ns_after(ctrl->ns, nsid);
+		const struct ns_entry *was = nvmfr__ns_after(ctrl->ns_gone, nsid);
+		const struct ns_entry *first = !was || (is && is->nsid < was->nsid) ? is : was;
+
+		if (!first || !nvmfr__ns_find(table, first->nsid))
+			return first;
+		nsid = first->nsid;
+	}
+}
+
+/* A controller that always has others must not make this grow for ever: those with the highest NSIDs are forgotten. */
+static int remember_gone(struct nvmfr_ctrl *ctrl, const struct ns_table *table)
+{
+	const struct ns_entry *entry;
+	struct ns_table *gone;
+	uint32_t n = 0;
+
+	for (entry = gone_after(ctrl, table, 0); entry && n < NS_GONE_MAX; n++)
+		entry = gone_after(ctrl, table, entry->nsid);
+	gone = n ? nvmfr__ns_table_new(n) : NULL;
+	if (n && !gone)
+		return nvmfr__fail(-ENOMEM, "no memory for %u namespaces", n);
+	entry = gone_after(ctrl, table, 0);
+	for (uint32_t i = 0; i < n; i++) {
+		gone->entries[i] = *entry;
+		entry = gone_after(ctrl, table, entry->nsid);
+	}
+	nvmfr__ns_table_put(ctrl->ns_gone);
+	ctrl->ns_gone = gone;
+	return 0;
+}
+
 int nvmfr__publish_ns(struct nvmfr_ctrl *ctrl)
 {
 	struct ns_table *old = ctrl->ns;
+	int err;
 
 	if (!ctrl->ns_next)
 		return STEP_NEXT;
 	ctrl->ns_generation++;
 	ctrl->scan_refusals = 0;
 	mark_others(ctrl, ctrl->ns_next);
+	err = remember_gone(ctrl, ctrl->ns_next);
+	if (err)
+		return err;
 	ctrl->ns = ctrl->ns_next;
 	ctrl->ns_next = NULL;
 	if (old) {

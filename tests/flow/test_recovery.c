@@ -697,7 +697,40 @@ Test(recovery, lost_again_while_waited_for, .timeout = 120)
 }
 
 /* Another namespace under the NSID of an old one is not read by who knows the old one. */
-Test(recovery, another_namespace_is_not_read, .timeout = 60)
+/* Made anew: the namespaces are those of now. */
+static void made_anew(struct flow *f, struct nvmfr_qpair *qp)
+{
+	nvmfr_soft_drop(f->target);
+	flow_settle(f);
+	cr_assert_eq(nvmfr_qpair_wait(qp, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
+}
+
+static struct nvmfr_event next_of(const struct flow *f, uint32_t type)
+{
+	struct nvmfr_event event = { 0 };
+
+	while (event.type != type)
+		cr_assert_eq(nvmfr_host_events(f->host, &event, 1), 1, "event %u did not come", type);
+	return event;
+}
+
+/* There and back, without a trace and with one: it is the same one. */
+static void gone_and_back(struct flow *f, struct nvmfr_buffer *buf)
+{
+	struct nvmfr_soft_ns_opts opts;
+
+	nvmfr_soft_ns_opts_init(&opts, sizeof(opts));
+	opts.nsid = f->nsid;
+	cr_assert_eq(nvmfr_soft_ns_remove(f->target, f->nsid), 0);
+	made_anew(f, f->qp);
+	next_of(f, NVMFR_EVENT_NS_REMOVED);
+	cr_expect_eq(nvmfr_read(f->qp, f->nsid, 0, 1, buf, 0, 0), -ENOENT);
+	/* a second look at what is gone must not forget it */
+	made_anew(f, f->qp);
+	cr_assert_eq(nvmfr_soft_ns_add(f->target, &opts), (int)f->nsid);
+}
+
+static void not_read(bool gone)
 {
 	static const uint8_t other[16] = { 0x6f, 0x74, 0x68 };
 	struct flow f = recovering(60000, 100);
@@ -707,19 +740,21 @@ Test(recovery, another_namespace_is_not_read, .timeout = 60)
 
 	while (nvmfr_host_events(f.host, &event, 1) > 0)
 		;
+	if (gone) {
+		gone_and_back(&f, buf);
+		made_anew(&f, old);
+		next_of(&f, NVMFR_EVENT_NS_ADDED);
+		flow_works(&f);
+		gone_and_back(&f, buf);
+	}
 	flow_patch(&f, CNS_NS_DESCS, f.nsid, 4, other, sizeof(other));
-	nvmfr_soft_drop(f.target);
-	flow_settle(&f);
-	cr_assert_eq(nvmfr_qpair_wait(old, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
-	while (event.type != NVMFR_EVENT_NS_CHANGED)
-		cr_assert_eq(nvmfr_host_events(f.host, &event, 1), 1);
-	cr_expect_eq(event.value & NVMFR_NS_CHANGE_IDENTITY, NVMFR_NS_CHANGE_IDENTITY);
+	made_anew(&f, old);
+	event = next_of(&f, gone ? NVMFR_EVENT_NS_ADDED : NVMFR_EVENT_NS_CHANGED);
+	cr_expect(gone || event.value & NVMFR_NS_CHANGE_IDENTITY);
 	cr_expect_eq(nvmfr_read(old, f.nsid, 0, 1, buf, 0, 0), -ESTALE);
 	flow_says("another one now");
 	/* It stays refused, also over a recovery that changes nothing. */
-	nvmfr_soft_drop(f.target);
-	flow_settle(&f);
-	cr_assert_eq(nvmfr_qpair_wait(old, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
+	made_anew(&f, old);
 	cr_expect_eq(nvmfr_read(old, f.nsid, 0, 1, buf, 0, 0), -ESTALE);
 	/* Whoever makes a queue pair now means the one that is there. */
 	f.qp = flow_qpair(&f, 8);
@@ -727,6 +762,16 @@ Test(recovery, another_namespace_is_not_read, .timeout = 60)
 	nvmfr_qpair_destroy(old);
 	flow_release(buf);
 	flow_down(&f);
+}
+
+Test(recovery, another_namespace_is_not_read, .timeout = 60)
+{
+	not_read(false);
+}
+
+Test(recovery, another_namespace_after_a_gap_is_not_read, .timeout = 60)
+{
+	not_read(true);
 }
 
 static bool moves(const struct flow *f, unsigned int looks)
