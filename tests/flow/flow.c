@@ -199,6 +199,20 @@ void flow_up_thread(struct flow *f, const struct nvmfr_soft_opts *opts)
 	bring_up(f, opts);
 }
 
+struct flow flow_recovering(uint32_t loss_ms, uint32_t delay_ms)
+{
+	struct flow f = { 0 };
+
+	flow_host(&f);
+	flow_target(&f, NULL);
+	f.opts.ctrl_loss_timeout_ms = loss_ms;
+	f.opts.reconnect_delay_ms = delay_ms;
+	f.nsid = flow_ns(&f, 64 * MIB, 512);
+	flow_connect(&f);
+	f.qp = flow_qpair(&f, FLOW_DEPTH);
+	return f;
+}
+
 /* ---- down ------------------------------------------------------------------------------------ */
 
 static void check_target(struct flow *f)

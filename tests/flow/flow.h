@@ -95,6 +95,8 @@ struct nvmfr_qpair *flow_qpair(struct flow *f, unsigned int depth);
 /* Host, target, 64 MiB in blocks of 512 bytes, controller, a queue pair of FLOW_DEPTH. */
 void flow_up(struct flow *f, const struct nvmfr_soft_opts *opts);
 void flow_up_thread(struct flow *f, const struct nvmfr_soft_opts *opts);
+/* As flow_up(), but a loss of the association is followed by another one. */
+struct flow flow_recovering(uint32_t loss_ms, uint32_t delay_ms);
 /* Ends what there is, and looks at what must always hold. */
 void flow_down(struct flow *f);
 

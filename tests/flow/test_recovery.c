@@ -8,23 +8,8 @@
 #include <string.h>
 
 enum { BLOCK = 512,
-       DNR = 0x4000, /* of a status */
        MANY = 100,
        ROUNDS = 20 };
-
-static struct flow recovering(uint32_t loss_ms, uint32_t delay_ms)
-{
-	struct flow f = { 0 };
-
-	flow_host(&f);
-	flow_target(&f, NULL);
-	f.opts.ctrl_loss_timeout_ms = loss_ms;
-	f.opts.reconnect_delay_ms = delay_ms;
-	f.nsid = flow_ns(&f, 64 * MIB, BLOCK);
-	flow_connect(&f);
-	f.qp = flow_qpair(&f, FLOW_DEPTH);
-	return f;
-}
 
 static uint16_t state_of(const struct flow *f)
 {
@@ -47,7 +32,7 @@ static unsigned int drain(struct flow *f, int32_t result)
 
 Test(recovery, same_handles_after_a_drop, .timeout = 60)
 {
-	struct flow f = recovering(60000, 100);
+	struct flow f = flow_recovering(60000, 100);
 	struct nvmfr_buffer *buf = flow_alloc(&f, MANY * BLOCK);
 
 	flow_works(&f);
@@ -70,7 +55,7 @@ Test(recovery, same_handles_after_a_drop, .timeout = 60)
 /* Whoever only submits, polls and waits needs to know of none of it but -EAGAIN. */
 Test(recovery, again_and_again_under_load, .timeout = 60)
 {
-	struct flow f = recovering(UINT32_MAX, 10);
+	struct flow f = flow_recovering(UINT32_MAX, 10);
 	struct nvmfr_buffer *buf = flow_alloc(&f, MANY * BLOCK);
 
 	for (unsigned int round = 0; round < ROUNDS; round++) {
@@ -105,7 +90,7 @@ Test(recovery, again_and_again_under_load, .timeout = 60)
 /* The new connection is there before the end of the old one was told: one at a time, each once. */
 Test(recovery, an_owner_that_takes_its_time, .timeout = 60)
 {
-	struct flow f = recovering(60000, 10);
+	struct flow f = flow_recovering(60000, 10);
 	struct nvmfr_buffer *buf = flow_alloc(&f, MANY * BLOCK);
 	unsigned int told[MANY] = { 0 };
 	struct nvmfr_completion done;
@@ -146,7 +131,7 @@ static void comes_back(struct flow *f, const struct nvmfr_soft_fault *fault)
 Test(recovery, attempts_that_fail_are_followed_by_others, .timeout = 60)
 {
 	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_CM_REJECT, 0, NVMFR_SOFT_ANY, NVMFR_SOFT_ANY, 0);
-	struct flow f = recovering(600000, 100);
+	struct flow f = flow_recovering(600000, 100);
 
 	fault.count = 6;
 	comes_back(&f, &fault);
@@ -155,7 +140,7 @@ Test(recovery, attempts_that_fail_are_followed_by_others, .timeout = 60)
 Test(recovery, ends_with_its_time, .timeout = 60)
 {
 	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_CM_REJECT, 0, NVMFR_SOFT_ANY, NVMFR_SOFT_ANY, 0);
-	struct flow f = recovering(5000, 100);
+	struct flow f = flow_recovering(5000, 100);
 	struct nvmfr_buffer *buf = flow_alloc(&f, BLOCK);
 	struct nvmfr_completion done;
 
@@ -175,31 +160,10 @@ Test(recovery, ends_with_its_time, .timeout = 60)
 	flow_down(&f);
 }
 
-/* A namespace shrank meanwhile: the queue pair knows the new size. */
-Test(recovery, sees_what_changed, .timeout = 60)
-{
-	struct flow f = recovering(60000, 100);
-	struct nvmfr_buffer *buf = flow_alloc(&f, BLOCK);
-	uint32_t old = f.nsid;
-
-	cr_assert_eq(nvmfr_soft_ns_remove(f.target, f.nsid), 0);
-	f.nsid = flow_ns(&f, 1 * MIB, 4096);
-	nvmfr_soft_drop(f.target);
-	flow_settle(&f);
-	cr_assert_eq(nvmfr_ctrl_wait(f.ctrl, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
-	cr_assert_eq(nvmfr_qpair_wait(f.qp, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
-	if (f.nsid != old)
-		cr_expect_eq(nvmfr_read(f.qp, old, 0, 1, buf, 0, 0), -ENOENT);
-	cr_expect_eq(nvmfr_read(f.qp, f.nsid, 256, 1, buf, 0, 0), -ERANGE);
-	flow_release(buf);
-	flow_works(&f);
-	flow_down(&f);
-}
-
 Test(recovery, other_ends_meanwhile, .timeout = 60)
 {
 	struct nvmfr_soft_fault fault = flow_fault(NVMFR_SOFT_FAULT_CM_SILENCE, 0, NVMFR_SOFT_ANY, NVMFR_SOFT_ANY, 0);
-	struct flow f = recovering(60000, 100);
+	struct flow f = flow_recovering(60000, 100);
 	struct nvmfr_qpair *qp;
 
 	fault.count = 0;
@@ -216,7 +180,7 @@ Test(recovery, other_ends_meanwhile, .timeout = 60)
 
 Test(recovery, members_of_a_group, .timeout = 60)
 {
-	struct flow f = recovering(60000, 100);
+	struct flow f = flow_recovering(60000, 100);
 	struct nvmfr_qpair_opts opts = flow_qpair_opts(8);
 	struct nvmfr_completion done[16];
 	struct nvmfr_buffer *buf = flow_alloc(&f, 4 * BLOCK);
@@ -264,7 +228,7 @@ Test(recovery, a_queue_that_fails_to_come_back_is_tried_again, .timeout = 60)
 	for (unsigned int i = 0; i < ARRAY_SIZE(kinds); i++) {
 		struct nvmfr_soft_fault fault =
 			flow_fault(kinds[i], 1, OPC_FABRICS, FCTYPE_CONNECT, STATUS_INTERNAL_ERROR);
-		struct flow f = recovering(60000, 100);
+		struct flow f = flow_recovering(60000, 100);
 
 		fault.count = 3;
 		comes_back(&f, &fault);
@@ -276,7 +240,7 @@ Test(recovery, a_queue_that_never_comes_back, .timeout = 60)
 {
 	struct nvmfr_soft_fault fault =
 		flow_fault(NVMFR_SOFT_FAULT_STATUS, 1, OPC_FABRICS, FCTYPE_CONNECT, STATUS_INTERNAL_ERROR);
-	struct flow f = recovering(5000, 100);
+	struct flow f = flow_recovering(5000, 100);
 
 	fault.count = 0;
 	flow_plan(&f, &fault);
@@ -696,84 +660,6 @@ Test(recovery, lost_again_while_waited_for, .timeout = 120)
 	flow_down(&f);
 }
 
-/* Another namespace under the NSID of an old one is not read by who knows the old one. */
-/* Made anew: the namespaces are those of now. */
-static void made_anew(struct flow *f, struct nvmfr_qpair *qp)
-{
-	nvmfr_soft_drop(f->target);
-	flow_settle(f);
-	cr_assert_eq(nvmfr_qpair_wait(qp, FLOW_WAIT_MS), 0, "%s", nvmfr_last_error());
-}
-
-static struct nvmfr_event next_of(const struct flow *f, uint32_t type)
-{
-	struct nvmfr_event event = { 0 };
-
-	while (event.type != type)
-		cr_assert_eq(nvmfr_host_events(f->host, &event, 1), 1, "event %u did not come", type);
-	return event;
-}
-
-/* There and back, without a trace and with one: it is the same one. */
-static void gone_and_back(struct flow *f, struct nvmfr_buffer *buf)
-{
-	struct nvmfr_soft_ns_opts opts;
-
-	nvmfr_soft_ns_opts_init(&opts, sizeof(opts));
-	opts.nsid = f->nsid;
-	cr_assert_eq(nvmfr_soft_ns_remove(f->target, f->nsid), 0);
-	made_anew(f, f->qp);
-	next_of(f, NVMFR_EVENT_NS_REMOVED);
-	cr_expect_eq(nvmfr_read(f->qp, f->nsid, 0, 1, buf, 0, 0), -ENOENT);
-	/* a second look at what is gone must not forget it */
-	made_anew(f, f->qp);
-	cr_assert_eq(nvmfr_soft_ns_add(f->target, &opts), (int)f->nsid);
-}
-
-static void not_read(bool gone)
-{
-	static const uint8_t other[16] = { 0x6f, 0x74, 0x68 };
-	struct flow f = recovering(60000, 100);
-	struct nvmfr_buffer *buf = flow_alloc(&f, BLOCK);
-	struct nvmfr_event event = { 0 };
-	struct nvmfr_qpair *old = f.qp;
-
-	while (nvmfr_host_events(f.host, &event, 1) > 0)
-		;
-	if (gone) {
-		gone_and_back(&f, buf);
-		made_anew(&f, old);
-		next_of(&f, NVMFR_EVENT_NS_ADDED);
-		flow_works(&f);
-		gone_and_back(&f, buf);
-	}
-	flow_patch(&f, CNS_NS_DESCS, f.nsid, 4, other, sizeof(other));
-	made_anew(&f, old);
-	event = next_of(&f, gone ? NVMFR_EVENT_NS_ADDED : NVMFR_EVENT_NS_CHANGED);
-	cr_expect(gone || event.value & NVMFR_NS_CHANGE_IDENTITY);
-	cr_expect_eq(nvmfr_read(old, f.nsid, 0, 1, buf, 0, 0), -ESTALE);
-	flow_says("another one now");
-	/* It stays refused, also over a recovery that changes nothing. */
-	made_anew(&f, old);
-	cr_expect_eq(nvmfr_read(old, f.nsid, 0, 1, buf, 0, 0), -ESTALE);
-	/* Whoever makes a queue pair now means the one that is there. */
-	f.qp = flow_qpair(&f, 8);
-	flow_works(&f);
-	nvmfr_qpair_destroy(old);
-	flow_release(buf);
-	flow_down(&f);
-}
-
-Test(recovery, another_namespace_is_not_read, .timeout = 60)
-{
-	not_read(false);
-}
-
-Test(recovery, another_namespace_after_a_gap_is_not_read, .timeout = 60)
-{
-	not_read(true);
-}
-
 static bool moves(const struct flow *f, unsigned int looks)
 {
 	uint64_t before = flow_counters(f).bytes_moved;
@@ -816,53 +702,12 @@ Test(recovery, memory_is_the_callers_again, .timeout = 60)
 	flow_down(&f);
 }
 
-struct refusal_case {
-	uint32_t cns, count;
-	uint64_t status;
-	int err; /* of a read by who knew the namespace before */
-};
-
-/* A namespace that cannot be read about for a moment is neither gone nor another one. */
-Test(recovery, a_refusal_that_passes, .timeout = 60)
-{
-	static const struct refusal_case cases[] = {
-		{ CNS_NS, 1, STATUS_INTERNAL_ERROR, 0 },
-		{ CNS_NS, 3, STATUS_INTERNAL_ERROR, 0 },
-		{ CNS_NS, 4, STATUS_INTERNAL_ERROR, -ENOENT },
-		{ CNS_NS, 1, STATUS_INTERNAL_ERROR | DNR, -ENOENT },
-		{ CNS_NS_DESCS, 1, STATUS_INTERNAL_ERROR, 0 },
-		{ CNS_NS_DESCS, 3, STATUS_INTERNAL_ERROR, 0 },
-		{ CNS_NS_DESCS, 4, STATUS_INTERNAL_ERROR, -ESTALE },
-		{ CNS_NS_DESCS, 1, STATUS_INTERNAL_ERROR | DNR, -ESTALE },
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		const struct refusal_case *c = &cases[i];
-		struct nvmfr_soft_fault fault =
-			flow_fault(NVMFR_SOFT_FAULT_STATUS, 0, OPC_IDENTIFY, c->cns, c->status);
-		struct flow f = recovering(60000, 100);
-		struct nvmfr_buffer *buf = flow_alloc(&f, BLOCK);
-		struct nvmfr_completion done;
-
-		fault.count = c->count;
-		flow_plan(&f, &fault);
-		nvmfr_soft_drop(f.target);
-		flow_settle(&f);
-		cr_assert_eq(nvmfr_qpair_wait(f.qp, FLOW_WAIT_MS), 0, "%zu: %s", i, nvmfr_last_error());
-		cr_expect_eq(nvmfr_read(f.qp, f.nsid, 0, 1, buf, 0, 0), c->err, "%zu", i);
-		if (!c->err)
-			flow_wait(f.qp, &done, 1);
-		flow_release(buf);
-		flow_down(&f);
-	}
-}
-
 /* Who waits meanwhile sleeps: what it used of its processor would show a loop. */
 Test(recovery, a_sleeper_sleeps, .timeout = 60)
 {
 	struct nvmfr_soft_fault fault =
 		flow_fault(NVMFR_SOFT_FAULT_CM_REJECT, 0, NVMFR_SOFT_ANY, NVMFR_SOFT_ANY, 0);
-	struct flow f = recovering(60000, 100);
+	struct flow f = flow_recovering(60000, 100);
 	struct nvmfr_completion done;
 
 	fault.count = 0;
