@@ -25,6 +25,7 @@ class Reader:
         self.random = numpy.random.default_rng(1)
         self.qpair = controller.queue_pair(depth)
         self.buffer = controller.host.alloc(depth * io_bytes)
+        numpy.frombuffer(self.buffer.view, dtype="u1")[:] = 0xa5  # as nvmfr-perf: the loop must not fault
         self.batch = nvmfr.Batch(PART)
         self.batch.fill(nvmfr.Op.READ, namespace.nsid, 0, self.blocks, self.buffer,
                         numpy.arange(PART) % depth * io_bytes)
@@ -70,7 +71,7 @@ def main():
     with nvmfr.Host() as host, host.connect(uri) as controller:
         reader = Reader(controller, io_bytes, depth)
         run = getattr(reader, sys.argv[5] if len(sys.argv) > 5 else "one")
-        # No warm-up, as nvmfr-perf has none: the embedded target's first touch of its pages is in both.
+        # No warm-up, as nvmfr-perf has none: the first touch of the target's pages is in both.
         wall, cpu = time.perf_counter(), time.thread_time()
         run(count)
         wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu
