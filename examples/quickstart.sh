@@ -17,7 +17,7 @@ uri=${1:-} file=${2:-}
 build=${BUILD:-build}
 [ -z "${PREBUILT:-}" ] || build=$(realpath -- "$PREBUILT")
 cd "$(dirname "$0")/.."
-examples=(zerocopy read copy epoll identify probe nvmfr-perf)
+examples=(zerocopy read copy epoll identify discover failover probe nvmfr-perf)
 min_bytes=$((32 * 1024 * 1024))
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT

@@ -6,7 +6,7 @@ for each queue depth, as a table and, with matplotlib, as a picture.
     plot.py --save throughput.svg nvmf+soft:?size=256M
 """
 import argparse
-import importlib
+import importlib.util
 import json
 import random
 import sys
@@ -78,6 +78,8 @@ def main() -> None:
     parser.add_argument("--save", metavar="FILE", help="picture: .svg, .png, .pdf; needs matplotlib")
     parser.add_argument("--json", metavar="FILE", help="what was measured")
     given = parser.parse_args()
+    if given.save and not importlib.util.find_spec("matplotlib"):
+        sys.exit("plot.py: --save needs matplotlib, which is not installed for this Python")
     curves: Curves = {depth: {} for depth in DEPTHS}
     print("GB/s     KiB " + "".join(f"{size // KIB:8}" for size in SIZES))
     with nvmfr.Host() as host, host.connect(given.uri) as controller:

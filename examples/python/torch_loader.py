@@ -3,7 +3,7 @@
 """torch_loader.py [--epochs N] [--workers N] URI: trains a tiny model to tell kinds of files by their first bytes, from
 a namespace that `python -m nvmfr.pack` wrote. The folder that a file was packed from is its kind.
 
-    python3 -m nvmfr.pack write --overwrite nvmf+soft:///var/tmp/disk headers/ scripts/ libraries/
+    python3 -m nvmfr.pack write nvmf+soft:///var/tmp/disk headers/ scripts/ libraries/
     python3 torch_loader.py nvmf+soft:///var/tmp/disk
 """
 import argparse
@@ -91,5 +91,5 @@ def main() -> None:
 if __name__ == "__main__":
     try:
         main()
-    except (nvmfr.Error, nvmfr.LibraryError) as why:
+    except (nvmfr.Error, nvmfr.LibraryError, nvmfr.FormatError) as why:
         sys.exit(f"torch_loader.py: {why}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib
+import operator
 from typing import Any, Dict, List, Optional
 
 from . import _abi
@@ -44,6 +45,22 @@ def _as_array(entries: Any, names: List[str]) -> Any:
     # By way of bytes: numpy does not take a ctypes struct's own description of a union.
     raw = memoryview(entries).cast("B")
     return numpy.frombuffer(raw, dtype=_structured(entries._type_, names))
+
+
+def _numbers(name: str, value: Any, count: int) -> Any:
+    """What numpy makes of one number, or of count of them. numpy alone would cut off fractions."""
+    if isinstance(value, int):
+        return value
+    each = _numpy().asarray(value)
+    if each.shape not in ((), (count,)):
+        raise ValueError(f"{each.shape} values of {name} for {count} entries" if each.ndim != 1 else
+                         f"{len(each)} values of {name} for {count} entries")
+    if each.dtype.kind in "iub":
+        return each
+    try:  # whole numbers beyond 63 bits, or none
+        return [operator.index(one) for one in value] if each.ndim else operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} is {each.dtype}: it takes whole numbers, as int or numpy.uint64") from None
 
 
 class _Entries:
@@ -168,7 +185,7 @@ class Batch(_Entries):
         if _numpy() is not None:
             part = self.array[first:first + count]
             for name, value in values.items():
-                part[name] = value
+                part[name] = _numbers(name, value, count)
             return
         entries = self.entries[first:first + count]
         for name, value in values.items():

@@ -56,6 +56,8 @@ def memory_of(obj: Any) -> Any:
                          "land in it, and Python gives no address of it; copy it into a bytearray")
     if not view.c_contiguous:
         raise ValueError(f"the {type(obj).__name__} is not contiguous: register a contiguous copy")
+    if "O" in view.format:
+        raise TypeError(f"the {type(obj).__name__} holds Python objects: reads would overwrite their addresses")
     if view.nbytes == 0:
         raise ValueError(f"an empty {type(obj).__name__} cannot be registered")
     return _memory_type(view.nbytes).from_buffer(obj)

@@ -266,8 +266,8 @@ class Namespace:
     def _blocks(self, buffer: Buffer, lba: int) -> int:
         """How many a buffer is."""
         if len(buffer) % self.block_bytes:
-            raise ValueError(f"{len(buffer)} bytes are not whole blocks of {self.block_bytes}: pread() "
-                             "takes any range")
+            raise ValueError(f"{len(buffer)} bytes are not whole blocks of {self.block_bytes}: only "
+                             "pread() takes other sizes")
         if lba < 0:
             raise ValueError("lba is 0 or more")
         return len(buffer) // self.block_bytes

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import signal
 import sys
 import time
 from typing import Any, Optional, TextIO
@@ -17,6 +19,12 @@ def human(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.1f} TiB"
+
+
+def reader_left() -> int:
+    """After a BrokenPipeError of the output (`... | head`): ends it without another. Returns the status."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 128 + signal.SIGPIPE
 
 
 def _tqdm() -> Any:

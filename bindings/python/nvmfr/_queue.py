@@ -294,8 +294,8 @@ class QueuePair(QueueCommands, IoQueue):
         GIL. Returns (how many were submitted, how many completed).
 
         It ends with the queue pair full, so that it is busy until the next call, which goes on from
-        first + submitted (count=0 only collects). Fewer completions than min_count: timeout (seconds) is over, nothing is
-        left in flight, or an I/O is bad, which the next call raises. Threads: the owner.
+        first + submitted (count=0 only collects). Fewer completions than min_count: timeout (seconds) is
+        over, nothing is left in flight, or an I/O is bad, which the next call raises. Threads: the owner.
         """
         count = 0 if count == 0 else batch._part(first, count)  # 0: only collects
         room = out._count - out_first

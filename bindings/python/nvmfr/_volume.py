@@ -104,7 +104,8 @@ class Volume:
             return
         if not overwrite and (headers or not create):
             raise FormatError(f"{self.source.uri or 'the namespace'} has no readable directory: "
-                              + "; ".join(problems))
+                              + "; ".join(problems) + ("" if headers else
+                              ". `python -m nvmfr.pack write` makes one"))
 
     @property
     def generation(self) -> int:
@@ -178,6 +179,8 @@ class Volume:
             path = os.path.join(folder, *form.check_name(entry.name).split("/"))
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
             digest = hashlib.sha256()
+            if not replace and os.path.lexists(path):
+                raise FileExistsError(errno.EEXIST, "is here already: --replace (replace=True) overwrites it", path)
             with open(path, "wb" if replace else "xb") as file:
                 for part in self.chunks(entry):
                     digest.update(part)

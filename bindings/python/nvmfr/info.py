@@ -17,6 +17,7 @@ from ._events import Discovery
 from ._host import Host
 from ._logpages import ana_state
 from ._paths import MultiPath
+from ._progress import reader_left
 
 
 def _size(size_bytes: int) -> str:
@@ -109,7 +110,10 @@ def main(arguments: Optional[List[str]] = None) -> int:
                 print(_discovered(host, given.uri[0], given.json))
             else:
                 print(_connected(host, given.uri, given.json))
+        sys.stdout.flush()
         return 0
+    except BrokenPipeError:
+        return reader_left()
     except (Error, LibraryError) as why:
         print(f"nvmfr.info: {why}", file=sys.stderr)
         return 1

@@ -17,7 +17,7 @@ from typing import Iterator, List, Optional
 
 from ._errors import Error, LibraryError
 from ._packformat import Entry, Kind
-from ._progress import Progress, human
+from ._progress import Progress, human, reader_left
 from ._source import Source
 from ._volume import Item, Volume
 
@@ -98,7 +98,8 @@ def _remove(volume: Volume, args: argparse.Namespace) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m nvmfr.pack", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m nvmfr.pack", description=__doc__.split(": ")[0] + ".",
+                                     epilog="COMMAND --help tells its options; doc/python.md has examples.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def add(name: str, function: object, text: str) -> argparse.ArgumentParser:
@@ -142,7 +143,10 @@ def main(arguments: Optional[List[str]] = None) -> int:
                 print(f"pack: {volume.remark}; generation {volume.generation} is in use",
                       file=sys.stderr)
             result: int = args.function(volume, args)
+            sys.stdout.flush()
             return result
+    except BrokenPipeError:
+        return reader_left()
     except (Error, LibraryError, OSError, ValueError) as why:
         print(f"pack: {why}", file=sys.stderr)
         return 1

@@ -243,6 +243,18 @@ class WithNumpy(WithoutNumpy):
         self.assertFalse(self.done.array["result"].any())
         self.check_data()
 
+    @needs_numpy
+    def test_dtypes(self):
+        """A fraction is not cut off: the LBA would be another."""
+        import numpy
+        for lba in (numpy.linspace(0, 100, COUNT), 0.5, [0.5] * COUNT, "text"):
+            with self.subTest(lba), self.assertRaisesRegex(TypeError, "lba is .* whole numbers"):
+                self.batch.fill(Op.READ, self.nsid, lba, 1, self.buffer)
+        for lba in (numpy.arange(COUNT, dtype="u2"), numpy.uint64(7), [2 ** 64 - 1] + [0] * (COUNT - 1)):
+            with self.subTest(lba):
+                self.batch.fill(Op.READ, self.nsid, lba, 1, self.buffer)
+        self.assertEqual((self.batch[0].lba, self.batch[1].lba), (2 ** 64 - 1, 0))
+
 
 class NoNumpy(unittest.TestCase):
 

@@ -70,6 +70,8 @@ class Exporters(SoftCase):
         fixed.flags.writeable = False
         with self.assertRaisesRegex(ValueError, "read-only"):
             self.host.register(fixed)
+        with self.assertRaisesRegex(TypeError, "Python objects"):
+            self.host.register(numpy.array([None] * 8))
 
     def test_torch(self):
         try:

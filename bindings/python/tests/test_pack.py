@@ -125,7 +125,7 @@ class Pack(PackCase):
                 volume.extract(out, ["a"])
             self.assertEqual(os.listdir(out), [])
             volume.extract(out, ["sub/b.bin"])
-            with self.assertRaises(FileExistsError):
+            with self.assertRaisesRegex(FileExistsError, "--replace"):
                 volume.extract(out, ["sub/b.bin"])
             volume.extract(out, ["sub/b.bin"], replace=True)
 
@@ -292,7 +292,9 @@ class Command(PackCase):
         self.file("data/x/one", noise(5000))
         self.file("data/two", b"2")
         data = os.path.join(self.folder, "data")
-        self.assertIn("no readable directory", self.run_main("list", self.uri, status=1))
+        said = self.run_main("list", self.uri, status=1)
+        self.assertIn("no readable directory", said)
+        self.assertIn("pack write` makes", said)
         said = self.run_main("write", self.uri, data, "--progress", "--prefix", "set/")
         self.assertIn("2 files, 4.9 KiB written; generation 1", said)
         self.assertIn("write: 100 %", said)

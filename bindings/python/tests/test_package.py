@@ -120,6 +120,21 @@ class Package(unittest.TestCase):
         out = run(sys.executable, "-m", "nvmfr.info", "nvmf+soft:?size=64M", env=environment())
         self.assertIn("namespace   1: 131072 blocks of 512 bytes, 64 MiB", out)
 
+    def test_reader_left(self):
+        """`... | head` is no error to speak of."""
+        for command in ("info", "pack list"):
+            module, *rest = command.split()
+            reader, writer = os.pipe()
+            os.close(reader)
+            with tempfile.NamedTemporaryFile() as disk, os.fdopen(writer, "wb") as out, self.subTest(command):
+                disk.truncate(1 << 20)
+                uri = "nvmf+soft://" + disk.name
+                if rest:
+                    run(sys.executable, "-m", "nvmfr.pack", "write", uri, __file__, env=environment())
+                done = subprocess.run([sys.executable, "-m", "nvmfr." + module, *rest, uri], stdout=out,
+                                      stderr=subprocess.PIPE, text=True, env=environment(), check=False)
+                self.assertEqual((done.returncode, done.stderr), (141, ""))
+
     @needs_numpy
     def test_document(self):
         """The code of doc/python.md, run as one program."""
