@@ -519,6 +519,41 @@ Test(pool, more_referred_logs_than_stay_connected, .timeout = 120)
 	pool_down(&r, more, MANY);
 }
 
+/* The log cannot be read while its controller is recovered: that is no reason to ask for it without a pause. */
+Test(pool, no_haste_while_the_log_is_away, .timeout = 60)
+{
+	struct nvmfr_soft_fault away =
+		flow_fault(NVMFR_SOFT_FAULT_CM_UNREACHABLE, 0, NVMFR_SOFT_ANY, NVMFR_SOFT_ANY, 0);
+	struct nvmfr_soft_opts silent = flow_soft_opts();
+	struct nvmfr_soft_target *more[1];
+	unsigned int hasty = 0;
+	struct rig r;
+
+	rig_up(&r);
+	r.f.opts.ctrl_loss_timeout_ms = r.each.ctrl_loss_timeout_ms = UINT32_MAX;
+	more[0] = referred(&r, "d", &silent);
+	list_at(r.f.target, 0, "d");
+	list_at(more[0], 1, NULL);
+	follow(&r);
+	run(&r, 200);
+	cr_expect_eq(r.added, 3u);
+	away.count = 0;
+	flow_plan(&r.f, &away);
+	nvmfr_soft_drop(r.f.target);
+	for (unsigned int i = 0; i < 1000; i++) {
+		run(&r, 10);
+		(void)nvmfr_pool_update(r.pool);
+		hasty += nvmfr_pool_timeout_ms(r.pool) == 0;
+	}
+	cr_expect_lt(hasty, 10u, "%u times in 10 s", hasty);
+	/* What that log lists meanwhile is seen when the first one is back. */
+	list_at(more[0], 3, NULL);
+	nvmfr_soft_fault_clear(r.f.target);
+	run(&r, 20000);
+	cr_expect(r.added == 4 && r.left == 0, "%u added, %u left", r.added, r.left);
+	pool_down(&r, more, 1);
+}
+
 /* Referrals to places that never answer: twice connect_timeout_ms, and no more. */
 Test(pool, the_whole_has_a_bound, .timeout = 60)
 {
