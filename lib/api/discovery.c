@@ -33,7 +33,7 @@ struct place {
 
 struct found {
 	struct discovery_record wire;
-	uint32_t log; /* in the order of reading */
+	uint64_t logs; /* that have it: bit by bit, in the order of reading */
 	bool soft; /* it is of an embedded target's log */
 };
 
@@ -152,7 +152,7 @@ static int append(struct list *list, const struct dlog *job, bool soft)
 		return nvmfr__fail(-ENOMEM, "no memory for %u records", list->count + job->count);
 	list->found = more;
 	for (uint32_t i = 0; i < job->count; i++)
-		more[list->count++] = (struct found){ job->records[i], list->logs, soft };
+		more[list->count++] = (struct found){ job->records[i], UINT64_C(1) << list->logs, soft };
 	if (list->logs++ == 0)
 		list->generation = job->generation;
 	list->places[list->asked - 1].log = list->logs;
@@ -287,14 +287,29 @@ static bool tells(const struct nvmfr_discovery *d, struct nvmfr_ctrl *ctrl)
 	return told;
 }
 
-static int reach_referred(const struct nvmfr_discovery *d, struct nvmfr_ctrl_opts *opts, struct place *place)
+static int too_late(void)
 {
-	int err = reach(d->host, opts, opts->kato_ms ? d->ctrl : NULL, &place->ctrl);
+	return nvmfr__fail(-ETIMEDOUT, "twice connect_timeout_ms is over");
+}
+
+static int reach_in_time(const struct nvmfr_discovery *d, const struct list *list, struct nvmfr_ctrl_opts *opts,
+			 struct place *place)
+{
+	opts->connect_timeout_ms = time_left(d, list);
+	if (!opts->connect_timeout_ms)
+		return too_late();
+	return reach(d->host, opts, opts->kato_ms ? d->ctrl : NULL, &place->ctrl);
+}
+
+static int reach_referred(const struct nvmfr_discovery *d, const struct list *list, struct nvmfr_ctrl_opts *opts,
+			  struct place *place)
+{
+	int err = reach_in_time(d, list, opts, place);
 
 	/* Some serve nobody who wants to stay. */
 	if (opts->kato_ms && (err == -ECONNREFUSED || err == -EPROTO)) {
 		opts->kato_ms = 0;
-		err = reach(d->host, opts, NULL, &place->ctrl);
+		err = reach_in_time(d, list, opts, place);
 	}
 	return err;
 }
@@ -311,12 +326,11 @@ static int ask(const struct nvmfr_discovery *d, struct list *list, struct place 
 		old->ctrl = NULL;
 	} else {
 		opts.uri = uri;
-		opts.connect_timeout_ms = time_left(d, list);
-		err = reach_referred(d, &opts, place);
+		err = reach_referred(d, list, &opts, place);
 	}
 	if (!err)
-		err = read_log(list, place->ctrl);
-	if (place->ctrl && tells(d, place->ctrl) && (err || place->log)) {
+		err = time_left(d, list) ? read_log(list, place->ctrl) : too_late();
+	if (place->ctrl && list->kept < MAX_KEPT && tells(d, place->ctrl) && (err || place->log)) {
 		list->kept++;
 	} else {
 		end(place->ctrl);
@@ -332,7 +346,7 @@ static int carry_over(struct list *list, const struct list *before, const struct
 	int err = job.records ? 0 : nvmfr__fail(-ENOMEM, "no memory for %u records", before->count);
 
 	for (uint32_t i = 0; !err && i < before->count && list->count + job.count < MAX_RECORDS; i++)
-		if (before->found[i].log + 1 == old->log)
+		if (before->found[i].logs >> (old->log - 1) & 1)
 			job.records[job.count++] = before->found[i].wire;
 	if (!err)
 		err = append(list, &job, old->soft);
@@ -356,8 +370,7 @@ static int follow(const struct nvmfr_discovery *d, struct list *list, uint32_t i
 		return 0;
 	}
 	add_place(list, wire.trtype == NVME_TRTYPE_LOOP, wire.traddr, default_port(&wire));
-	err = time_left(d, list) ? ask(d, list, old, uri)
-				 : nvmfr__fail(-ETIMEDOUT, "twice connect_timeout_ms is over");
+	err = ask(d, list, old, uri);
 	list->unfollowed += err || (place->log && !place->ctrl);
 	if (err)
 		unreached(d, list, &wire, nvmfr__err_get());
@@ -376,7 +389,7 @@ static int compare_found(const void *a, const void *b)
 /* The same record in several logs is one. */
 static int drop_doubles(struct list *list)
 {
-	const struct found **sorted = malloc((list->count + 1) * sizeof(const struct found *));
+	struct found **sorted = malloc((list->count + 1) * sizeof(struct found *)), *first = NULL;
 	bool *doubled = calloc(list->count + 1, sizeof(*doubled));
 	uint32_t kept = 0;
 
@@ -387,10 +400,15 @@ static int drop_doubles(struct list *list)
 	}
 	for (uint32_t i = 0; i < list->count; i++)
 		sorted[i] = &list->found[i];
-	qsort(sorted, list->count, sizeof(const struct found *), compare_found);
-	for (uint32_t i = 1; i < list->count; i++)
-		if (memcmp(&sorted[i - 1]->wire, &sorted[i]->wire, sizeof(sorted[i]->wire)) == 0)
-			doubled[sorted[i] - list->found] = true;
+	qsort(sorted, list->count, sizeof(struct found *), compare_found);
+	for (uint32_t i = 0; i < list->count; i++) {
+		struct found *found = sorted[i];
+		bool again = first && memcmp(&first->wire, &found->wire, sizeof(found->wire)) == 0;
+
+		doubled[found - list->found] = again;
+		first = again ? first : found;
+		first->logs |= found->logs;
+	}
 	for (uint32_t i = 0; i < list->count; i++)
 		if (!doubled[i])
 			list->found[kept++] = list->found[i];
@@ -653,7 +671,7 @@ int nvmfr_discovery_get(const struct nvmfr_discovery *d, uint32_t index,
 	full.cntlid = found->wire.cntlid;
 	full.asqsz = found->wire.asqsz;
 	full.eflags = found->wire.eflags;
-	full.log = found->log;
+	full.log = (uint32_t)__builtin_ctzll(found->logs);
 	memcpy(full.traddr, found->wire.traddr, sizeof(full.traddr));
 	memcpy(full.trsvcid, found->wire.trsvcid, sizeof(full.trsvcid));
 	memcpy(full.subnqn, found->wire.subnqn, sizeof(full.subnqn));

@@ -380,7 +380,7 @@ int nvmfr_pool_timeout_ms(const struct nvmfr_pool *pool)
 	now = now_ns(pool);
 	if (pool->retry.due_ns)
 		due = pool->retry.due_ns;
-	else if (pool->again.due_ns)
+	else if (pool->again.due_ns && log_news(pool)) /* while it cannot be read, an event tells when it can */
 		due = pool->again.due_ns;
 	for (const struct member *member = pool->members; member; member = member->next) {
 		if (!member->ctrl)

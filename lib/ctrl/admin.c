@@ -60,6 +60,7 @@ void nvmfr__admin_close(struct nvmfr_ctrl *ctrl)
 	ctrl->admin_failed = false;
 	ctrl->aer_ns = 0;
 	ctrl->notices = ctrl->working = 0;
+	ctrl->dlog = NULL;
 	ctrl->notice_ns = ctrl->end_ns = 0;
 	ctrl->ana_due_ns = 0;
 	ctrl->ana_overdue = false;

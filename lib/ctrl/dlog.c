@@ -181,8 +181,11 @@ int nvmfr__dlog_read(struct nvmfr_ctrl *ctrl, struct dlog *job)
 		ctrl->notices |= NOTICE_LOG_READ;
 		ctrl->notice_ns = 0;
 		nvmfr__service_wake(ctrl->host);
-		/* Each command has its own bound, and all of them together the job's. */
-		while (!job->done && ctrl->state == NVMFR_STATE_LIVE && !ctrl->shut_down)
+		/*
+		 * Each command has its own bound, and all of them together the job's. It goes with the connection: that
+		 * may be lost and back before this thread looks.
+		 */
+		while (!job->done && ctrl->dlog == job && !ctrl->shut_down)
 			(void)nvmfr__service_wait(ctrl->host, UINT64_MAX);
 		ctrl->dlog = NULL;
 	}
@@ -190,5 +193,8 @@ int nvmfr__dlog_read(struct nvmfr_ctrl *ctrl, struct dlog *job)
 		nvmfr__err_set(ctrl->sentence);
 		return -ENOTCONN;
 	}
-	return job->err ? nvmfr__fail(job->err, "%s: %s", ctrl->ep->peer, job->sentence) : 0;
+	if (!job->err)
+		return 0;
+	/* The connection may have ended behind the answer. */
+	return nvmfr__fail(job->err, "%s: %s", ctrl->ep ? ctrl->ep->peer : ctrl->target.subnqn, job->sentence);
 }

@@ -192,13 +192,21 @@ int nvmfr__answer_ns(struct nvmfr_ctrl *ctrl, uint64_t result)
 enum { SCAN_REFUSALS = 3,
        NS_GONE_MAX = 1024 };
 
+/* Whether the time that the loss has may be over before the next one, which comes after a pause, has done it all. */
+static bool is_last_attempt(const struct nvmfr_ctrl *ctrl)
+{
+	uint64_t pause = MS_NS(ctrl->opts.reconnect_delay_ms) << nvmfr__min_u32(ctrl->recoveries, 3);
+
+	return ctrl->state == NVMFR_STATE_RECOVERING && ctrl_now(ctrl) + 2 * pause >= ctrl->give_up_ns;
+}
+
 /*
  * What is known already would be none, or another one, by a refusal that may pass (no DNR): all is read once more, a
  * few times. One that stays is no reason to lose the others. 0: it is as the controller says.
  */
 static int refused_for_now(struct nvmfr_ctrl *ctrl, uint32_t nsid, uint16_t status, const char *what)
 {
-	if (nvme_status_dnr(status) || ctrl->scan_refusals == SCAN_REFUSALS)
+	if (nvme_status_dnr(status) || ctrl->scan_refusals == SCAN_REFUSALS || is_last_attempt(ctrl))
 		return 0;
 	ctrl->scan_refusals++;
 	return nvmfr__fail(-EIO, "namespace %u: %s refused with status 0x%04x, %s", nsid, what, status,

@@ -72,13 +72,14 @@ void nvmfr__qpair_check_timeouts(struct nvmfr_qpair *qp)
 			qp->qid, qp->expired, qp->expired == 1 ? "" : "s");
 }
 
-/* Its Abort was answered with no. The CQE may have been on its way already: a little patience. */
+/* Its Abort was answered with no. The CQE may have been on its way already: a little patience, from now on. */
 void nvmfr__qpair_not_aborted(struct nvmfr_qpair *qp, uint16_t cid)
 {
+	uint32_t now = atomic_load_explicit(qp->tick, memory_order_relaxed);
 	struct qpair_abort *abort = find(qp, cid);
 
-	if (abort && qp->seen_tick - abort->tick < qp->abort_ticks)
-		abort->tick = qp->seen_tick - qp->abort_ticks + 1;
+	if (abort && now - abort->tick < qp->abort_ticks)
+		abort->tick = now - qp->abort_ticks + 1;
 }
 
 bool nvmfr__qpair_over_time(const struct nvmfr_qpair *qp, uint16_t cid)

@@ -394,12 +394,12 @@ static __attribute__((noinline)) int poll_slow(struct nvmfr_qpair *qp, struct nv
 			n = poll_lost(qp, out, max);
 		if (qp->group && n > 0)
 			nvmfr__group_ask_again(qp);
+		else if (qp->group)
+			/* The answer to its Connect comes where those of the others do; or a device is to be left. */
+			nvmfr__group_pump(qp->group);
 		if (n || qp->state != LINK_CONNECTING)
 			return n;
 	}
-	/* The answer to its Connect comes where those of the others do. */
-	if (qp->group && qp->state == LINK_CONNECTING)
-		nvmfr__group_pump(qp->group);
 	return likely_live(qp) ? nvmfr__qpair_poll(qp, out, max) : 0;
 }
 

@@ -519,6 +519,103 @@ Test(pool, more_referred_logs_than_stay_connected, .timeout = 120)
 	pool_down(&r, more, MANY);
 }
 
+/* The log cannot be read while its controller is recovered: that is no reason to ask for it without a pause. */
+Test(pool, no_haste_while_the_log_is_away, .timeout = 60)
+{
+	struct nvmfr_soft_fault away =
+		flow_fault(NVMFR_SOFT_FAULT_CM_UNREACHABLE, 0, NVMFR_SOFT_ANY, NVMFR_SOFT_ANY, 0);
+	struct nvmfr_soft_opts silent = flow_soft_opts();
+	struct nvmfr_soft_target *more[1];
+	unsigned int hasty = 0;
+	struct rig r;
+
+	rig_up(&r);
+	r.f.opts.ctrl_loss_timeout_ms = r.each.ctrl_loss_timeout_ms = UINT32_MAX;
+	more[0] = referred(&r, "d", &silent);
+	list_at(r.f.target, 0, "d");
+	list_at(more[0], 1, NULL);
+	follow(&r);
+	run(&r, 200);
+	cr_expect_eq(r.added, 3u);
+	away.count = 0;
+	flow_plan(&r.f, &away);
+	nvmfr_soft_drop(r.f.target);
+	for (unsigned int i = 0; i < 1000; i++) {
+		run(&r, 10);
+		(void)nvmfr_pool_update(r.pool);
+		hasty += nvmfr_pool_timeout_ms(r.pool) == 0;
+	}
+	cr_expect_lt(hasty, 10u, "%u times in 10 s", hasty);
+	/* What that log lists meanwhile is seen when the first one is back. */
+	list_at(more[0], 3, NULL);
+	nvmfr_soft_fault_clear(r.f.target);
+	run(&r, 20000);
+	cr_expect(r.added == 4 && r.left == 0, "%u added, %u left", r.added, r.left);
+	pool_down(&r, more, 1);
+}
+
+/* Two logs list the same: it stays while one of them may, though the other one does not any more. */
+Test(pool, what_two_logs_list, .timeout = 60)
+{
+	struct nvmfr_soft_fault away =
+		flow_fault(NVMFR_SOFT_FAULT_CM_UNREACHABLE, 0, NVMFR_SOFT_ANY, NVMFR_SOFT_ANY, 0);
+	struct nvmfr_soft_target *more[1];
+	struct rig r;
+
+	rig_up(&r);
+	r.each.ctrl_loss_timeout_ms = UINT32_MAX;
+	more[0] = referred(&r, "d", NULL);
+	list_at(r.f.target, 1, "d");
+	list_at(more[0], 1, NULL);
+	follow(&r);
+	run(&r, 200);
+	cr_expect(r.added == 3 && members(&r) == 3, "%u added", r.added);
+	away.count = 0;
+	cr_assert_eq(nvmfr_soft_fault_add(more[0], &away), 0);
+	nvmfr_soft_drop(more[0]);
+	list_at(r.f.target, 0, "d");
+	run(&r, 5000);
+	cr_expect(r.left == 0 && members(&r) == 3, "%u left", r.left);
+	/* Also when it is read a second time. */
+	list_at(r.f.target, 2, "d");
+	run(&r, 5000);
+	cr_expect(r.added == 4 && r.left == 0 && members(&r) == 4, "%u added, %u left", r.added, r.left);
+	nvmfr_soft_fault_clear(more[0]);
+	list_at(more[0], 0, NULL);
+	run(&r, 300000);
+	cr_expect(r.left == 1 && members(&r) == 3, "%u left", r.left);
+	pool_down(&r, more, 1);
+}
+
+/* Referrals that come before those that are followed do not make them more and more. */
+Test(pool, not_more_stay_connected_as_the_log_changes, .timeout = 120)
+{
+	enum { MANY = 32,
+	       KEPT = 16 };
+	struct nvmfr_soft_target *more[MANY];
+	struct entry referrals[MANY];
+	char called[MANY][8];
+	unsigned int kept = 0;
+	struct rig r;
+
+	rig_up(&r);
+	for (unsigned int i = 0; i < MANY; i++) {
+		snprintf(called[i], sizeof(called[i]), "d%u", i);
+		more[i] = referred(&r, called[i], NULL);
+		referrals[i] = (struct entry){ LOOP, LOOP, REFERRAL, 1, called[i], "", DISCOVERY_NQN };
+	}
+	set(r.f.target, referrals + KEPT, KEPT, ' ');
+	follow(&r);
+	run(&r, 300);
+	set(r.f.target, referrals, MANY, ' ');
+	run(&r, 300);
+	cr_expect_eq(r.added, MANY + 1u);
+	for (unsigned int i = 0; i < MANY; i++)
+		kept += open_at(more[i]) == 2;
+	cr_expect_eq(kept, (unsigned int)KEPT, "%u stay connected", kept);
+	pool_down(&r, more, MANY);
+}
+
 /* Referrals to places that never answer: twice connect_timeout_ms, and no more. */
 Test(pool, the_whole_has_a_bound, .timeout = 60)
 {
@@ -548,6 +645,43 @@ Test(pool, the_whole_has_a_bound, .timeout = 60)
 		  flow_counters(&r.f).keep_alives - before.keep_alives);
 	cr_expect(flow_logged(&r.f, "twice connect_timeout_ms is over"));
 	nvmfr_discovery_release(d);
+	rig_down(&r);
+}
+
+/* One that refuses slowly who wants to stay, and serves the others slowly, has no more than what is left either. */
+Test(pool, the_whole_has_a_bound_for_a_second_attempt, .timeout = 60)
+{
+	struct nvmfr_soft_fault silent =
+		flow_fault(NVMFR_SOFT_FAULT_CM_SILENCE, 0, NVMFR_SOFT_ANY, NVMFR_SOFT_ANY, 0);
+	struct nvmfr_soft_fault slow =
+		flow_fault(NVMFR_SOFT_FAULT_DELAY, 0, OPC_FABRICS, FCTYPE_CONNECT, 9000000);
+	struct nvmfr_soft_opts curt = flow_soft_opts();
+	struct nvmfr_soft_target *more[1];
+	struct nvmfr_soft_counters before;
+	struct nvmfr_discovery *d;
+	struct entry referrals[2];
+	struct rig r;
+
+	rig_up(&r);
+	curt.kato_min_ms = 20000;
+	more[0] = referred(&r, "d", &curt);
+	slow.count = silent.count = 0;
+	cr_assert_eq(nvmfr_soft_fault_add(r.others[0], &silent), 0);
+	cr_assert_eq(nvmfr_soft_fault_add(more[0], &slow), 0);
+	referrals[0] = (struct entry){ LOOP, LOOP, REFERRAL, 1, names[0], "", DISCOVERY_NQN };
+	referrals[1] = (struct entry){ LOOP, LOOP, REFERRAL, 1, "d", "", DISCOVERY_NQN };
+	list(&r, 0, referrals, 2);
+	r.f.opts.connect_timeout_ms = 10000;
+	r.f.opts.kato_ms = 2000;
+	flow_connect(&r.f);
+	before = flow_counters(&r.f);
+	cr_assert_eq(nvmfr_discover(r.f.host, &r.f.opts, NVMFR_DISCOVER_PERSISTENT, &d), 0, "%s",
+		     nvmfr_last_error());
+	/* Two associations, a Keep Alive each second of each. */
+	cr_expect_leq(flow_counters(&r.f).keep_alives - before.keep_alives, 44u, "%lu keep-alives",
+		      flow_counters(&r.f).keep_alives - before.keep_alives);
+	nvmfr_discovery_release(d);
+	nvmfr_soft_target_destroy(more[0]);
 	rig_down(&r);
 }
 

@@ -145,3 +145,22 @@ Test(recovery_ns, a_refusal_that_passes, .timeout = 60)
 		flow_down(&f);
 	}
 }
+
+/* One that stays costs the one namespace, and not the association, also where the loss has time for few attempts. */
+Test(recovery_ns, a_refusal_and_little_time, .timeout = 60)
+{
+	static const uint32_t cns[] = { CNS_NS, CNS_NS_DESCS };
+
+	for (size_t i = 0; i < ARRAY_SIZE(cns); i++) {
+		struct nvmfr_soft_fault fault =
+			flow_fault(NVMFR_SOFT_FAULT_STATUS, 0, OPC_IDENTIFY, cns[i], STATUS_INTERNAL_ERROR);
+		struct flow f = flow_recovering(500, 300);
+
+		fault.count = 0;
+		flow_plan(&f, &fault);
+		nvmfr_soft_drop(f.target);
+		flow_settle(&f);
+		cr_expect_eq(nvmfr_qpair_wait(f.qp, FLOW_WAIT_MS), 0, "%zu: %s", i, nvmfr_last_error());
+		flow_down(&f);
+	}
+}

@@ -327,6 +327,40 @@ Test(removal, manual_host)
 	rig_down(&rig);
 }
 
+/* A group whose owner polls its members one by one: the device is left all the same, while they are recovered. */
+Test(removal, a_group_s_members_polled_one_by_one)
+{
+	struct nvmfr_completion done[PLACES];
+	struct worker *w;
+	struct rig rig;
+
+	rig_up(&rig, NVMFR_HOST_MANUAL, UINT32_MAX);
+	w = &rig.workers[1];
+	BEYOND(&rig, true, good, 50);
+	pull(false);
+	for (unsigned int turn = 0; turn < 2000 && pulled(); turn++) {
+		pass(&rig.workers[0], false);
+		for (unsigned int i = 0; i < w->n; i++) {
+			int got = nvmfr_poll(w->qps[i], done, PLACES);
+
+			must(got, "poll");
+			for (int k = 0; k < got; k++)
+				end_io(w, &done[k]);
+		}
+		must(nvmfr_host_poll(rig.host), "host");
+		usleep(100);
+	}
+	cr_expect(!pulled(), "somebody has it still");
+	while (pulled())
+		until(&rig, true, offsetof(struct worker, good), (unsigned int[2]){ 0 }, 0);
+	plug();
+	BEYOND(&rig, true, good, 50);
+	for (unsigned int k = 0; k < 2; k++)
+		while (!idle(&rig.workers[k]))
+			pass(&rig.workers[k], false);
+	rig_down(&rig);
+}
+
 /* ---- without a recovery ----------------------------------------------------------------------- */
 
 /* Once it is lost for good what was in flight is told, each once; then the queue pairs can go. */

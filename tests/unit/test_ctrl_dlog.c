@@ -137,6 +137,35 @@ Test(ctrl_dlog, refused_entries_of_a_log_that_changed)
 	down(&r, &job);
 }
 
+/* The answer says no, and the connection's end comes with it: who waits sees both at once. */
+Test(ctrl_dlog, a_refusal_and_the_end)
+{
+	struct dlog job;
+	struct ctrl_rig r;
+
+	begin(&r, &job, 100);
+	answer(&r, 0x4002);
+	cr_assert(job.done);
+	nvmfr__ctrl_lose(r.ctrl, -ECONNABORTED, "gone");
+	r.ctrl->ep = NULL;
+	cr_expect_eq(nvmfr__dlog_read(r.ctrl, &job), -EIO);
+	cr_expect(strstr(nvmfr__err_get(), "discovery log header"), "%s", nvmfr__err_get());
+	down(&r, &job);
+}
+
+/* It is lost and back before who waits has had a look: the job went with the connection. */
+Test(ctrl_dlog, lost_and_back_meanwhile)
+{
+	struct dlog job;
+	struct ctrl_rig r;
+
+	begin(&r, &job, 100);
+	nvmfr__ctrl_lose(r.ctrl, -ECONNABORTED, "gone");
+	r.ctrl->state = NVMFR_STATE_LIVE;
+	cr_expect(!r.ctrl->dlog && !job.done);
+	down(&r, &job);
+}
+
 Test(ctrl_dlog, refused_entries_of_one_that_did_not)
 {
 	struct dlog job;
