@@ -261,7 +261,7 @@ uint64_t nvmfr__ioqueue_doubt_ends(const struct nvmfr_ctrl *ctrl, uint64_t now)
 static void start_timers(struct entry *entry, bool recovering)
 {
 	const struct nvmfr_ctrl *ctrl = entry->ctrl;
-	uint64_t now = ctrl_now(ctrl);
+	uint64_t now = ctrl->lost_ns;
 
 	entry->qp->link.doubt_ns = nvmfr__ioqueue_doubt_ends(ctrl, now);
 	entry->fast_fail_ns = recovering && ctrl->opts.fast_io_fail_ms ? now + MS_NS(ctrl->opts.fast_io_fail_ms) : 0;
@@ -308,6 +308,7 @@ static void lose(struct entry *entry, int err)
 
 void nvmfr__ioqueue_lose_all(struct nvmfr_ctrl *ctrl)
 {
+	ctrl->lost_ns = ctrl_now(ctrl);
 	for (struct entry *entry = ctrl->entries; entry; entry = entry->next) {
 		nvmfr__err_set(ctrl->sentence);
 		lose(entry, ctrl->err);

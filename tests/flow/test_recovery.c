@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { BLOCK = 512,
        MANY = 100,
@@ -535,6 +536,43 @@ static void poll_on(struct flow *f, struct nvmfr_qpair *more[2])
 		cr_expect_leq(nvmfr_poll(more[1], &done, 1), 0);
 	}
 	cr_expect_eq(failed_fast(f, 0), 0u);
+}
+
+/* In real time, in which no two moments are the same, while owners wake the service: all of them are over together. */
+Test(recovery, fast_io_fail_is_one_event_for_many, .timeout = 60)
+{
+	enum { QUEUES = 64,
+	       LOSSES = 20 };
+	struct nvmfr_qpair *qps[QUEUES];
+	struct nvmfr_completion done;
+	struct nvmfr_event event;
+	struct flow f = { 0 };
+
+	flow_host_thread(&f);
+	flow_target(&f, NULL);
+	f.opts.ctrl_loss_timeout_ms = 60000;
+	f.opts.reconnect_delay_ms = 60;
+	f.opts.fast_io_fail_ms = 30;
+	flow_connect(&f);
+	for (unsigned int i = 0; i < QUEUES; i++)
+		qps[i] = flow_qpair(&f, 8);
+	for (unsigned int n = 0; n < LOSSES; n++) {
+		nvmfr_soft_drop(f.target);
+		for (unsigned int i = 0; i < QUEUES * 50; i++) {
+			cr_expect_geq(nvmfr_poll(qps[i % QUEUES], &done, 1), 0);
+			if (i % QUEUES == 0)
+				usleep(1000);
+		}
+		for (unsigned int i = 0; i < QUEUES; i++)
+			while (nvmfr_qpair_wait(qps[i], 100))
+				(void)!nvmfr_poll(qps[i], &done, 1);
+		while (nvmfr_host_events(f.host, &event, 1) == 1)
+			if (event.type == NVMFR_EVENT_FAST_IO_FAIL)
+				cr_expect_eq(event.value, QUEUES, "%u of them", (unsigned int)event.value);
+	}
+	for (unsigned int i = 0; i < QUEUES; i++)
+		nvmfr_qpair_destroy(qps[i]);
+	flow_down(&f);
 }
 
 Test(recovery, fast_io_fail_is_not_told_of_what_is_back_or_gone, .timeout = 60)
