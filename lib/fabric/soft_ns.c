@@ -113,7 +113,8 @@ static int map_path(struct soft_ns *ns, const struct nvmfr_soft_ns_opts *opts)
 
 	if (fd < 0)
 		return nvmfr__fail(fd, "soft namespace '%s': %s", opts->path,
-				   fd == -ENOENT ? "there is no such file (truncate -s SIZE makes one)" : nvmfr__strerror(fd));
+				   fd == -ENOENT ? "there is no such file (truncate -s SIZE makes one)"
+						 : nvmfr__strerror(fd));
 	ns->is_file = true;
 	err = file_size(fd, &ns->file_bytes);
 	bytes = opts->size_bytes ? opts->size_bytes : ns->file_bytes;
