@@ -148,7 +148,7 @@ struct nvmfr_ctrl {
 	struct nvmfr_ctrl *told_as; /* changes of its log are told in the name of that one; NULL: its own */
 	bool stays; /* its end, or that it is back, is told as a change */
 	unsigned int referred_news; /* changes that were told as this one's */
-	uint64_t lost_ns; /* one time for all queues that were lost together */
+	uint64_t lost_ns; /* fast_io_fail_ms begins, for all queues that were lost together */
 	uint64_t end_ns; /* nvmfr_disconnect() waits for the work's end, until then; 0: no */
 
 	/* what it said */

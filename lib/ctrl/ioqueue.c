@@ -261,10 +261,10 @@ uint64_t nvmfr__ioqueue_doubt_ends(const struct nvmfr_ctrl *ctrl, uint64_t now)
 static void start_timers(struct entry *entry, bool recovering)
 {
 	const struct nvmfr_ctrl *ctrl = entry->ctrl;
-	uint64_t now = ctrl->lost_ns;
+	uint64_t fast_ns = MS_NS(ctrl->opts.fast_io_fail_ms);
 
-	entry->qp->link.doubt_ns = nvmfr__ioqueue_doubt_ends(ctrl, now);
-	entry->fast_fail_ns = recovering && ctrl->opts.fast_io_fail_ms ? now + MS_NS(ctrl->opts.fast_io_fail_ms) : 0;
+	entry->qp->link.doubt_ns = nvmfr__ioqueue_doubt_ends(ctrl, ctrl_now(ctrl));
+	entry->fast_fail_ns = recovering && fast_ns ? ctrl->lost_ns + fast_ns : 0;
 }
 
 /* This queue is over, for good or until it is made anew; its sentence is the present one. */
