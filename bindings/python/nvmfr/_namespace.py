@@ -11,7 +11,7 @@ from ._abi import Access, IoFlag, Op, ReserveAction
 from ._arrays import Batch, Completions
 from ._buffer import Buffer
 from ._commands import PAGE_BYTES, Reservations, parse_reservations
-from ._errors import BusyError, StatusError, TimeOutError, UnsupportedError
+from ._errors import ArgumentError, BusyError, StatusError, TimeOutError, UnsupportedError
 from ._lib import completion_error
 from ._queue import IoQueue, QueuePair
 
@@ -78,6 +78,10 @@ class Namespace:
         """nblocks blocks from lba on, in a new bytearray where the target put them."""
         if nblocks < 1:
             raise ValueError("1 block or more")
+        if nblocks > self.capacity_blocks and nblocks > self.info.capacity_blocks:
+            # before memory is taken for them
+            raise ArgumentError(errno.ERANGE, f"{nblocks} blocks are more than namespace {self.nsid} has "
+                                f"({self.info.capacity_blocks})")
         data = bytearray(nblocks * self.block_bytes)
         self.readinto(data, lba, timeout)
         return data

@@ -36,6 +36,8 @@ class Errors(SoftCase):
             self.host.connect("nvmf+nonsense://x")
         self.assertIsInstance(caught.exception, ValueError)
         self.assertIn("nonsense", str(caught.exception))
+        with self.assertRaisesRegex(nvmfr.ArgumentError, "1099511627776 blocks are more than namespace 1"):
+            self.controller.namespace().read(0, 1 << 40)
         with self.assertRaisesRegex(TypeError, "no option 'katoms'.*kato_ms"):
             self.host.connect(self.target.uri, katoms=5)
         with self.assertRaisesRegex(ValueError, "tos is 256: it has 8 bits"):
