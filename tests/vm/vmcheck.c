@@ -200,7 +200,8 @@ static void tell_paths(struct worker *w)
 
 	if (nvmfr_mqpair_info(w->mq, &info))
 		return;
-	printf("thread %u: %" PRIu64 " issued again; by path:", w->index, info.reissued);
+	printf("figure: thread %u: %" PRIu64 " issued again, longest pause %.3f s; by path:",
+	       w->index, info.reissued, (double)w->pause_ns / 1e9);
 	for (uint32_t i = 0; nvmfr_mqpair_path(w->mq, i, &path) == 0; i++)
 		printf(" %" PRIu64, path.ios);
 	printf("\n");
@@ -279,6 +280,15 @@ int post(struct worker *w, struct flight *f)
 	return 0;
 }
 
+static void note_pause(struct worker *w)
+{
+	uint64_t now = now_ns();
+
+	if (w->last_ns && now - w->last_ns > w->pause_ns)
+		w->pause_ns = now - w->last_ns;
+	w->last_ns = now;
+}
+
 struct flight *landed(struct worker *w, const struct nvmfr_completion *c)
 {
 	struct flight *f = c->user_data < DEPTH ? &w->flights[c->user_data] : NULL;
@@ -294,6 +304,8 @@ struct flight *landed(struct worker *w, const struct nvmfr_completion *c)
 		w->failed++;
 	if (w->session->endures)
 		endure_moved(w->session);
+	if (w->mq)
+		note_pause(w);
 	return f;
 }
 

@@ -57,6 +57,7 @@ struct worker {
 	struct nvmfr_buffer *buf;
 	uint8_t *mem, *model;
 	uint64_t accepted, completed, failed, moved_bytes;
+	uint64_t last_ns, pause_ns; /* its last completion; the longest time between two */
 	unsigned int rounds; /* of the session's */
 	struct flight flights[DEPTH];
 };
@@ -87,5 +88,6 @@ int commands(struct worker *w);
 int endure(struct worker *w);
 int endure_orders(struct session *s);
 void endure_moved(struct session *s);
+uint64_t now_ns(void);
 
 #endif

@@ -17,7 +17,7 @@
 
 #include "vmcheck.h"
 
-static uint64_t now_ns(void)
+uint64_t now_ns(void)
 {
 	struct timespec t;
 
