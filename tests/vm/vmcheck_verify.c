@@ -47,6 +47,15 @@ static bool choose(struct worker *w, struct flight *f)
 	return true;
 }
 
+/* Who has a write in doubt, which takes seconds, goes on with other blocks. */
+static bool choose_any(struct worker *w, struct flight *f)
+{
+	for (unsigned int tries = 0; tries < 32; tries++)
+		if (choose(w, f))
+			return true;
+	return false;
+}
+
 /* A pattern before a write; its opposite before a read, which must then replace every byte. */
 static void fill(struct worker *w, const struct flight *f)
 {
@@ -181,7 +190,7 @@ static int mix(struct worker *w, unsigned int left)
 	while (!err && left && w->rounds == atomic_load(&w->session->rounds)) {
 		struct flight *f = idle_flight(w);
 
-		if (!f || !choose(w, f)) {
+		if (!f || !choose_any(w, f)) {
 			err = w->completed < w->accepted ? collect(w) : 0;
 			continue;
 		}
