@@ -486,37 +486,56 @@ Test(pool, a_referred_controller_that_hangs_up, .timeout = 60)
 	pool_down(&r, more, 1);
 }
 
+enum { REFERRED_MOST = 32,
+       KEPT = 16 };
+
+/* Discovery controllers "d0" and so on, and what refers to them. */
+struct many {
+	unsigned int n;
+	struct nvmfr_soft_target *more[REFERRED_MOST];
+	struct entry referrals[REFERRED_MOST];
+	char called[REFERRED_MOST][8];
+};
+
+static void many_up(struct rig *r, struct many *m)
+{
+	for (unsigned int i = 0; i < m->n; i++) {
+		snprintf(m->called[i], sizeof(m->called[i]), "d%u", i);
+		m->more[i] = referred(r, m->called[i], NULL);
+		m->referrals[i] = (struct entry){ LOOP, LOOP, REFERRAL, 1, m->called[i], "", DISCOVERY_NQN };
+	}
+}
+
+static void expect_kept(const struct many *m)
+{
+	unsigned int kept = 0;
+
+	for (unsigned int i = 0; i < m->n; i++)
+		kept += open_at(m->more[i]) == 2;
+	cr_expect_eq(kept, (unsigned int)KEPT, "%u stay connected", kept);
+}
+
 /* Of many, the first ones stay connected; the others are asked again now and then. */
 Test(pool, more_referred_logs_than_stay_connected, .timeout = 120)
 {
-	enum { MANY = 20,
-	       KEPT = 16 };
-	struct nvmfr_soft_target *more[MANY];
-	struct entry referrals[MANY];
-	char called[MANY][8];
-	unsigned int kept = 0;
+	enum { MANY = 20 };
+	struct many m = { .n = MANY };
 	struct rig r;
 
 	rig_up(&r);
-	for (unsigned int i = 0; i < MANY; i++) {
-		snprintf(called[i], sizeof(called[i]), "d%u", i);
-		more[i] = referred(&r, called[i], NULL);
-		referrals[i] = (struct entry){ LOOP, LOOP, REFERRAL, 1, called[i], "", DISCOVERY_NQN };
-	}
-	set(r.f.target, referrals, MANY, ' ');
+	many_up(&r, &m);
+	set(r.f.target, m.referrals, MANY, ' ');
 	follow(&r);
 	run(&r, 300);
 	cr_expect_eq(r.added, MANY + 1u);
-	for (unsigned int i = 0; i < MANY; i++)
-		kept += open_at(more[i]) == 2;
-	cr_expect_eq(kept, (unsigned int)KEPT, "%u stay connected", kept);
-	list_at(more[KEPT - 1], 1, NULL);
+	expect_kept(&m);
+	list_at(m.more[KEPT - 1], 1, NULL);
 	run(&r, 200);
 	cr_expect_eq(r.added, MANY + 2u);
-	list_at(more[MANY - 1], 2, NULL);
+	list_at(m.more[MANY - 1], 2, NULL);
 	run(&r, 5000);
 	cr_expect_eq(r.added, MANY + 3u);
-	pool_down(&r, more, MANY);
+	pool_down(&r, m.more, MANY);
 }
 
 /* The log cannot be read while its controller is recovered: that is no reason to ask for it without a pause. */
@@ -590,30 +609,20 @@ Test(pool, what_two_logs_list, .timeout = 60)
 /* Referrals that come before those that are followed do not make them more and more. */
 Test(pool, not_more_stay_connected_as_the_log_changes, .timeout = 120)
 {
-	enum { MANY = 32,
-	       KEPT = 16 };
-	struct nvmfr_soft_target *more[MANY];
-	struct entry referrals[MANY];
-	char called[MANY][8];
-	unsigned int kept = 0;
+	enum { MANY = 32 };
+	struct many m = { .n = MANY };
 	struct rig r;
 
 	rig_up(&r);
-	for (unsigned int i = 0; i < MANY; i++) {
-		snprintf(called[i], sizeof(called[i]), "d%u", i);
-		more[i] = referred(&r, called[i], NULL);
-		referrals[i] = (struct entry){ LOOP, LOOP, REFERRAL, 1, called[i], "", DISCOVERY_NQN };
-	}
-	set(r.f.target, referrals + KEPT, KEPT, ' ');
+	many_up(&r, &m);
+	set(r.f.target, m.referrals + KEPT, KEPT, ' ');
 	follow(&r);
 	run(&r, 300);
-	set(r.f.target, referrals, MANY, ' ');
+	set(r.f.target, m.referrals, MANY, ' ');
 	run(&r, 300);
 	cr_expect_eq(r.added, MANY + 1u);
-	for (unsigned int i = 0; i < MANY; i++)
-		kept += open_at(more[i]) == 2;
-	cr_expect_eq(kept, (unsigned int)KEPT, "%u stay connected", kept);
-	pool_down(&r, more, MANY);
+	expect_kept(&m);
+	pool_down(&r, m.more, MANY);
 }
 
 /* Referrals to places that never answer: twice connect_timeout_ms, and no more. */

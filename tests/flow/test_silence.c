@@ -8,14 +8,34 @@ enum { BLOCK = 512 };
 
 /* ---- silence --------------------------------------------------------------------------------- */
 
-static struct nvmfr_qpair *queue_with_timeout(struct flow *f, uint32_t ms)
+static struct nvmfr_qpair *queue_of(struct flow *f, unsigned int depth, uint32_t ms)
 {
-	struct nvmfr_qpair_opts opts = flow_qpair_opts(FLOW_DEPTH);
+	struct nvmfr_qpair_opts opts = flow_qpair_opts(depth);
 	struct nvmfr_qpair *qp;
 
 	opts.io_timeout_ms = ms;
 	cr_assert_eq(flow_try_qpair(f, &opts, &qp), 0, "%s", nvmfr_last_error());
 	return qp;
+}
+
+static struct nvmfr_qpair *queue_with_timeout(struct flow *f, uint32_t ms)
+{
+	return queue_of(f, FLOW_DEPTH, ms);
+}
+
+/* What is not answered within a second is aborted. */
+static struct flow aborting(unsigned int depth, bool one_at_a_time)
+{
+	struct flow f = { 0 };
+
+	flow_host(&f);
+	flow_target(&f, NULL);
+	if (one_at_a_time)
+		flow_patch8(&f, CNS_CTRL, 258, 0); /* ACL */
+	flow_ns(&f, MIB, BLOCK);
+	flow_connect(&f);
+	f.qp = queue_of(&f, depth, 1000);
+	return f;
 }
 
 static void silence_up(struct flow *f, uint32_t io_timeout_ms)
@@ -282,21 +302,11 @@ Test(silence, an_abort_that_is_not_answered)
 Test(silence, an_abort_that_comes_too_late)
 {
 	struct nvmfr_soft_fault slow = flow_fault(NVMFR_SOFT_FAULT_DELAY, 0, OPC_ABORT, NVMFR_SOFT_ANY, 5000000);
-	struct nvmfr_qpair_opts opts = flow_qpair_opts(2);
+	struct flow f = aborting(2, true);
+	struct nvmfr_buffer *buf = flow_alloc(&f, BLOCK);
+	struct nvmfr_io io = flow_io(&f, NVMFR_OP_READ, 0, 1, buf, 0);
 	struct nvmfr_completion done;
-	struct nvmfr_buffer *buf;
-	struct nvmfr_io io;
-	struct flow f = { 0 };
 
-	flow_host(&f);
-	flow_target(&f, NULL);
-	flow_patch8(&f, CNS_CTRL, 258, 0); /* ACL: one at a time */
-	f.nsid = flow_ns(&f, MIB, BLOCK);
-	flow_connect(&f);
-	opts.io_timeout_ms = 1000;
-	cr_assert_eq(flow_try_qpair(&f, &opts, &f.qp), 0, "%s", nvmfr_last_error());
-	buf = flow_alloc(&f, BLOCK);
-	io = flow_io(&f, NVMFR_OP_READ, 0, 1, buf, 0);
 	flow_plan(&f, &slow);
 	flow_plan_io(&f, NVMFR_SOFT_FAULT_STUCK, OPC_READ, 0);
 	cr_assert_eq(nvmfr_submit(f.qp, &io, 1), 1);
@@ -324,20 +334,11 @@ Test(silence, an_abort_that_comes_too_late)
 Test(silence, a_no_after_a_long_sleep)
 {
 	struct nvmfr_soft_fault slow = flow_fault(NVMFR_SOFT_FAULT_DELAY, 0, OPC_ABORT, NVMFR_SOFT_ANY, 4500000);
-	struct nvmfr_qpair_opts opts = flow_qpair_opts(2);
+	struct flow f = aborting(2, false);
+	struct nvmfr_buffer *buf = flow_alloc(&f, BLOCK);
+	struct nvmfr_io io = flow_io(&f, NVMFR_OP_READ, 0, 1, buf, 0);
 	struct nvmfr_completion done;
-	struct nvmfr_buffer *buf;
-	struct nvmfr_io io;
-	struct flow f = { 0 };
 
-	flow_host(&f);
-	flow_target(&f, NULL);
-	f.nsid = flow_ns(&f, MIB, BLOCK);
-	flow_connect(&f);
-	opts.io_timeout_ms = 1000;
-	cr_assert_eq(flow_try_qpair(&f, &opts, &f.qp), 0, "%s", nvmfr_last_error());
-	buf = flow_alloc(&f, BLOCK);
-	io = flow_io(&f, NVMFR_OP_READ, 0, 1, buf, 0);
 	flow_plan(&f, &slow);
 	flow_plan_io(&f, NVMFR_SOFT_FAULT_DELAY, OPC_READ, 6000000);
 	cr_assert_eq(nvmfr_submit(f.qp, &io, 1), 1);
@@ -374,32 +375,15 @@ static void plan_each(struct flow *f, uint32_t qid, uint32_t opcode, uint32_t ki
 		flow_plan(f, &fault);
 }
 
-static struct flow aborts_up(const struct aborts_case *c, struct nvmfr_buffer **buf)
-{
-	struct nvmfr_qpair_opts opts = flow_qpair_opts(FLOW_DEPTH);
-	struct flow f = { 0 };
-
-	flow_host(&f);
-	flow_target(&f, NULL);
-	if (c->one_at_a_time)
-		flow_patch8(&f, CNS_CTRL, 258, 0); /* ACL */
-	f.nsid = flow_ns(&f, MIB, BLOCK);
-	flow_connect(&f);
-	opts.io_timeout_ms = 1000;
-	cr_assert_eq(flow_try_qpair(&f, &opts, &f.qp), 0, "%s", nvmfr_last_error());
-	*buf = flow_alloc(&f, BLOCK);
-	for (unsigned int i = 0; i < 3; i++)
-		plan_each(&f, 0, OPC_ABORT, c->aborts[i].kind, c->aborts[i].ms);
-	return f;
-}
-
 static void several_aborts(const struct aborts_case *c)
 {
+	struct flow f = aborting(FLOW_DEPTH, c->one_at_a_time);
+	struct nvmfr_buffer *buf = flow_alloc(&f, BLOCK);
 	struct nvmfr_completion done;
-	struct nvmfr_buffer *buf;
-	struct flow f = aborts_up(c, &buf);
 	unsigned int n = 0;
 
+	for (unsigned int i = 0; i < 3; i++)
+		plan_each(&f, 0, OPC_ABORT, c->aborts[i].kind, c->aborts[i].ms);
 	for (unsigned int i = 0; i < 3; i++) {
 		struct nvmfr_io io = flow_io(&f, NVMFR_OP_READ, i, 1, buf, 0);
 

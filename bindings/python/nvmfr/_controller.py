@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional, Set
 from . import _abi
 from ._abi import State
 from ._commands import AdminCommands
-from ._core import Closing, Handle, inherited, milliseconds
+from ._core import Closing, Handle, inherited
 from ._errors import BusyError, NotFoundError
 from ._lib import check, fail, grown_text, lib
 from ._namespace import Namespace
 from ._options import set_options
-from ._queue import _SLICE_MS, Group, QpairHandle, QueuePair
+from ._queue import Group, QpairHandle, QueuePair, until_live
 
 if TYPE_CHECKING:
     from ._aio import AsyncQueue
@@ -73,19 +73,9 @@ class Controller(AdminCommands, Closing):
 
     def wait_live(self, timeout: Optional[float] = None) -> None:
         """Waits, without the GIL, until it is live. Raises what ended it, or TimeOutError."""
-        left = milliseconds(timeout)
         with self._handle as pointer:
-            while True:
-                slice_ms = _SLICE_MS if left < 0 else min(left, _SLICE_MS)
-                result = lib().nvmfr_ctrl_wait(pointer, slice_ms)
-                if result == 0:
-                    return
-                error = fail(result)
-                left = left if left < 0 else left - slice_ms
-                # It may be live since the wait ended: then the next one says so.
-                lost = lib().nvmfr_ctrl_state(pointer) == State.LOST
-                if result != -errno.ETIMEDOUT or left == 0 or lost:
-                    raise error
+            until_live(lambda slice_ms: lib().nvmfr_ctrl_wait(pointer, slice_ms),
+                       lambda: lib().nvmfr_ctrl_state(pointer) == State.LOST, timeout)
 
     @property
     def state(self) -> State:

@@ -156,6 +156,18 @@ class Closing:
                         "worker the URI and let it connect by itself")
 
 
+class Ending(Closing):
+    """Ends, too, when nobody has it any more, unless something of it is in use: then with its host."""
+
+    def __del__(self) -> None:
+        handle = getattr(self, "_handle", None)
+        if handle is not None and not handle.closed:
+            try:
+                handle.end()
+            except BusyError:
+                pass
+
+
 def milliseconds(timeout: Optional[float]) -> int:
     """Seconds as the library's milliseconds, rounded up; None: -1."""
     if timeout is None:

@@ -7,8 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from ._controller import Controller, CtrlHandle
-from ._core import Closing, Handle, OwnedHandle, inherited
-from ._errors import BusyError
+from ._core import Ending, Handle, OwnedHandle, inherited
 from ._lib import check, fail, lib
 from ._options import ctrl_opts
 
@@ -101,7 +100,7 @@ def make_pool(host: "Host", handle: "HostHandle", uri: str, each: Mapping[str, A
         return Pool(host, PoolHandle(handle, out.value or 0))
 
 
-class Pool(Closing):
+class Pool(Ending):
     """A controller for each subsystem that a discovery controller lists, as long as it does. Made by
     Host.pool(). Threads: one at a time.
 
@@ -176,11 +175,3 @@ class Pool(Closing):
         """Ends it, its controllers and their queue pairs. Raises BusyError while one of them is a
         path, or in a call of another thread."""
         self._handle.end()
-
-    def __del__(self) -> None:
-        handle = getattr(self, "_handle", None)
-        if handle is not None and not handle.closed:
-            try:
-                handle.end()
-            except BusyError:
-                pass

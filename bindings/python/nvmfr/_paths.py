@@ -13,8 +13,8 @@ from . import _abi
 from ._abi import Op, State
 from ._arrays import Batch, Completions
 from ._buffer import Buffer
-from ._core import Closing, Handle, inherited
-from ._errors import BusyError, LostError, NotFoundError, TimeOutError
+from ._core import Ending, Handle, inherited
+from ._errors import LostError, NotFoundError, TimeOutError
 from ._lib import check, fail, grown_text, lib
 from ._namespace import Namespace
 from ._options import set_options
@@ -103,7 +103,7 @@ def make_multipath(host: "Host", handle: "HostHandle", options: Dict[str, Any]) 
         return MultiPath(host, MpathHandle(handle, out.value or 0))
 
 
-class MultiPath(Closing):
+class MultiPath(Ending):
     """Controllers of one subsystem as ways to the same namespaces: an I/O that one fails goes by
     another (doc/paths.md). Made by Host.multipath(). Threads: any."""
 
@@ -193,14 +193,6 @@ class MultiPath(Closing):
         if self._handle.anything_in_use() and not inherited(self._handle.generation):
             raise self._handle.busy("or a queue of it is in a call of another thread")
         self._handle.end()
-
-    def __del__(self) -> None:
-        handle = getattr(self, "_handle", None)
-        if handle is not None and not handle.closed:
-            try:
-                handle.end()
-            except BusyError:
-                pass
 
 
 class Way(NamedTuple):

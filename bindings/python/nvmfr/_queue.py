@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import threading
-from typing import TYPE_CHECKING, Any, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, List, Optional, Set, Tuple
 
 from . import _abi, _core
 from ._abi import Op
@@ -22,6 +22,21 @@ if TYPE_CHECKING:
     from ._namespace import Namespace
 
 _SLICE_MS = 200  # of a long wait: between slices Python looks at its signals
+
+
+def until_live(wait: Callable[[int], Any], is_lost: Callable[[], Any], timeout: Optional[float]) -> None:
+    """wait(milliseconds), again and again, until it is 0. Raises what ended it, or TimeOutError."""
+    left = milliseconds(timeout)
+    while True:
+        slice_ms = _SLICE_MS if left < 0 else min(left, _SLICE_MS)
+        result = wait(slice_ms)
+        if result == 0:
+            return
+        error = fail(result)
+        left = left if left < 0 else left - slice_ms
+        # It may be live since the wait ended: then the next one says so.
+        if result != -errno.ETIMEDOUT or left == 0 or is_lost():
+            raise error
 
 
 class _Poller(Closing):
@@ -264,19 +279,9 @@ class QueuePair(QueueCommands, IoQueue):
 
     def wait_live(self, timeout: Optional[float] = None) -> None:
         """Waits until it is live. Raises what ended it, or TimeOutError."""
-        left = milliseconds(timeout)
         with self._handle as pointer:
-            while True:
-                slice_ms = _SLICE_MS if left < 0 else min(left, _SLICE_MS)
-                result = lib().nvmfr_qpair_wait(pointer, slice_ms)
-                if result == 0:
-                    return
-                if result != -errno.ETIMEDOUT:
-                    raise fail(result)
-                error = fail(result)
-                left = left if left < 0 else left - slice_ms
-                if left == 0 or _info(pointer).state == _abi.State.LOST:
-                    raise error
+            until_live(lambda slice_ms: lib().nvmfr_qpair_wait(pointer, slice_ms),
+                       lambda: _info(pointer).state == _abi.State.LOST, timeout)
 
     @property
     def info(self) -> _abi.QpairInfo:

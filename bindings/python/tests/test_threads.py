@@ -25,10 +25,9 @@ class Waits(SoftCase):
     def setUp(self):
         super().setUp()
         # Each wait in one C call: the looks at signals in between would let others run as well.
-        for module in ("_queue", "_controller"):
-            patch = mock.patch(f"nvmfr.{module}._SLICE_MS", 1 << 30)
-            patch.start()
-            self.addCleanup(patch.stop)
+        patch = mock.patch("nvmfr._queue._SLICE_MS", 1 << 30)
+        patch.start()
+        self.addCleanup(patch.stop)
 
     def in_thread(self, wait, end, handle=None):
         """Runs wait in a thread, end here once it has begun (is in a call on handle), and returns what
